@@ -68,21 +68,29 @@ def _setting(clf: Classifier, data: Dataset, size: Size) -> dict[str, Any]:
     card = clf.card
     return {
         "config": {
-            "quick": size is QUICK, "model": card.name, "weights": card.fingerprint, "dtype": card.dtype,
-            "data": data.describe(), "sentences": size.sentences, "repeats": size.repeats, "seed": 0,
+            "quick": size is QUICK,
+            "model": card.name,
+            "weights": card.fingerprint,
+            "dtype": card.dtype,
+            "data": data.describe(),
+            "sentences": size.sentences,
+            "repeats": size.repeats,
+            "seed": 0,
         },
         **setting_of(clf),
-    }  # fmt: skip
+    }
 
 
 def setting_of(clf: Classifier) -> dict[str, Any]:
     """The machine and the versions that a record of times names."""
     return {
         "hardware": {
-            "processor": _processor(), "threads": torch.get_num_threads(), "device": clf.device.type,
+            "processor": _processor(),
+            "threads": torch.get_num_threads(),
+            "device": clf.device.type,
         },
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
-    }  # fmt: skip
+    }
 
 
 def _merged(record: dict[str, Any], measured: dict[str, Any], only: list[str]) -> dict[str, Any]:

@@ -68,10 +68,21 @@ class Size:
 
 
 FULL = Size(
-    5, 64, 6, 12, 3, 6, 24, (16, 32, 64, 128, 256, 512), (16, 32, 64, 128, 256, 512), (2, 4, 6, 12, 18, 24),
+    5,
+    64,
+    6,
+    12,
+    3,
+    6,
+    24,
+    (16, 32, 64, 128, 256, 512),
+    (16, 32, 64, 128, 256, 512),
+    (2, 4, 6, 12, 18, 24),
     (2, 4, 6, 8, 10, 12),
-    (1, 2, 4, 8, 16, 32, 64, 128, 256), 12, 0.2,
-)  # fmt: skip
+    (1, 2, 4, 8, 16, 32, 64, 128, 256),
+    12,
+    0.2,
+)
 QUICK = Size(2, 3, 1, 1, 1, 2, 6, (8, 16), (8, 16), (2, 4), (2, 4), (1, 4), 2, 0.0)
 
 
@@ -169,9 +180,14 @@ def _row(
     """The ratio `above / below`; ours is below, or above where the goal is a cost."""
     seconds = {"ours": above, "other": below} if at_most else {"ours": below, "other": above}
     return {
-        "what": what, "against": against, "goal": goal, "sense": "at most" if at_most else "at least",
-        "ratio": ratio(above, below), "seconds": seconds, **more,
-    }  # fmt: skip
+        "what": what,
+        "against": against,
+        "goal": goal,
+        "sense": "at most" if at_most else "at least",
+        "ratio": ratio(above, below),
+        "seconds": seconds,
+        **more,
+    }
 
 
 def leave_one_out(bench: Bench) -> Iterator[Row]:
@@ -388,11 +404,14 @@ def lattice_memory(bench: Bench) -> Iterator[Row]:
     grown, seconds = int(printed[0]) / 2**30, float(printed[1])
     yield {
         "what": f"all {2**layers:,} masks at BERT-base width, {tokens} tokens: memory",
-        "against": "a budget of 2 GiB", "goal": 1.0,
-        "sense": "at most", "ratio": {"median": grown / 2, "low": grown / 2, "high": grown / 2},
+        "against": "a budget of 2 GiB",
+        "goal": 1.0,
+        "sense": "at most",
+        "ratio": {"median": grown / 2, "low": grown / 2, "high": grown / 2},
         "seconds": {"ours": [seconds]},
-        "gib": grown, "note": f"grew by {grown:.2f} GiB, {seconds:.0f} s",
-    }  # fmt: skip
+        "gib": grown,
+        "note": f"grew by {grown:.2f} GiB, {seconds:.0f} s",
+    }
 
 
 def training(bench: Bench) -> Iterator[Row]:
@@ -414,10 +433,15 @@ def training(bench: Bench) -> Iterator[Row]:
 
 
 CASES = {
-    "loo": leave_one_out, "gradients": gradients, "relevance": relevance, "mask-gradient": mask_gradients,
+    "loo": leave_one_out,
+    "gradients": gradients,
+    "relevance": relevance,
+    "mask-gradient": mask_gradients,
     "masks": masks,
-    "curves": curves, "training": training, "memory": lattice_memory,
-}  # fmt: skip
+    "curves": curves,
+    "training": training,
+    "memory": lattice_memory,
+}
 
 
 # -- how cost grows --------------------------------------------------------------------------------------
@@ -473,9 +497,13 @@ def _curve(
     ]
     x = [float(n) for n in calls]
     return {
-        "what": what, "along": along, "x": [*calls], "seconds": seconds, "exponent": slope(x, seconds),
+        "what": what,
+        "along": along,
+        "x": [*calls],
+        "seconds": seconds,
+        "exponent": slope(x, seconds),
         "expected": slope(x, [arithmetic(n) for n in calls]),
-    }  # fmt: skip
+    }
 
 
 def _relevance_call(clf: Classifier, texts: list[EncodedText]) -> Callable[[], Any]:

@@ -20,9 +20,12 @@ from typing import Any
 from benchmarks import pages
 
 SHAPE = {
-    "hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "hidden_size": 2048,
+    "intermediate_size": 8192,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
     "head_dim": 64,
-}  # fmt: skip
+}
 """Widths of Llama 3.2 1B (16 layers); the vocabulary is small, because random words need no more."""
 VOCABULARY = 1000
 KINDS = ("forward", "attnlrp", "mask-gradient")
@@ -37,9 +40,13 @@ def once(kind: str, layers: int, tokens: int, *, dtype: str, threads: int, recom
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     config = LlamaConfig(
-        **SHAPE, vocab_size=VOCABULARY, num_hidden_layers=layers, max_position_embeddings=max(tokens, 64),
-        pad_token_id=0, dtype=dtype,
-    )  # fmt: skip
+        **SHAPE,
+        vocab_size=VOCABULARY,
+        num_hidden_layers=layers,
+        max_position_embeddings=max(tokens, 64),
+        pad_token_id=0,
+        dtype=dtype,
+    )
     torch.set_default_dtype(getattr(torch, dtype))
     network = LlamaForSequenceClassification(config).eval().requires_grad_(False)
     torch.set_default_dtype(torch.float32)

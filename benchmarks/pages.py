@@ -205,6 +205,11 @@ def _missed(record: Record) -> str:
 
 
 PARTS: dict[str, Callable[[Record], str]] = {
-    "setting": _setting, "goals": _goals, "five": _five, "limits": _limits, "equal": _equal,
-    "growth": _growth, "missed": _missed,
-}  # fmt: skip
+    "setting": _setting,
+    "goals": _goals,
+    "five": _five,
+    "limits": _limits,
+    "equal": _equal,
+    "growth": _growth,
+    "missed": _missed,
+}

@@ -21,10 +21,13 @@ from lrp_companion.sources import load_dataset
 
 RECORD = pages.ROOT / "results" / "precision.json"
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
-    "AttnLRP": ("attnlrp", {}), "CP-LRP": ("cp-lrp", {}), "mask gradient": ("mask-gradient", {}),
-    "mask gradient, K = 8": ("mask-gradient", {"groups": 8}), "gradient x input": ("gradient-x-input", {}),
+    "AttnLRP": ("attnlrp", {}),
+    "CP-LRP": ("cp-lrp", {}),
+    "mask gradient": ("mask-gradient", {}),
+    "mask gradient, K = 8": ("mask-gradient", {"groups": 8}),
+    "gradient x input": ("gradient-x-input", {}),
     "LOO": ("loo", {}),
-}  # fmt: skip
+}
 
 
 def measure(dtypes: Sequence[str], *, limit: int | None, model: str) -> dict[str, Any]:

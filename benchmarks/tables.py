@@ -91,12 +91,15 @@ def _peers_table(record: Record) -> str:
     """The largest difference of each method on each model."""
     rows = [
         [
-            row["method"], row["peer"], f"{row['model']}, {row['layers']} layers of {row['hidden']}",
+            row["method"],
+            row["peer"],
+            f"{row['model']}, {row['layers']} layers of {row['hidden']}",
             f"{row['scores']:,} in {row['texts']} texts",
-            f"{row['difference']:.1e}", f"{row['relative']:.1e}",
+            f"{row['difference']:.1e}",
+            f"{row['relative']:.1e}",
         ]
         for row in record["rows"]
-    ]  # fmt: skip
+    ]
     header = ["method", "peer", "model", "scores", "largest difference", "over the largest score"]
     return _table(header, rows)
 
@@ -166,12 +169,15 @@ def _long_table(record: Record) -> str:
     plain = {row["tokens"]: row for row in record["rows"] if row["kind"] == "forward"}
     cells = [
         [
-            f"{row['tokens']:,}", _KINDS[row["kind"]], f"{row['peak'] / 2**30:.1f} GiB",
+            f"{row['tokens']:,}",
+            _KINDS[row["kind"]],
+            f"{row['peak'] / 2**30:.1f} GiB",
             f"{(row['peak'] - row['before']) / row['tokens'] / 2**10:,.0f} KiB",
-            f"{row[time]:.0f} s", number(row[time] / plain[row["tokens"]][time]),
+            f"{row[time]:.0f} s",
+            number(row[time] / plain[row["tokens"]][time]),
         ]
         for row in record["rows"]
-    ]  # fmt: skip
+    ]
     header = [
         "tokens",
         "what",
@@ -204,10 +210,16 @@ def _long_setting(record: Record) -> str:
 def _precision_table(record: Record) -> str:
     """r with float32 and the differences, by method."""
     cells = [
-        [row["method"], row["dtype"], f"{row['r']:.5f}", f"{row['least r']:.4f}",
-         f"{100 * row['difference']:.1f} %", f"{100 * row['largest difference']:.0f} %"]
+        [
+            row["method"],
+            row["dtype"],
+            f"{row['r']:.5f}",
+            f"{row['least r']:.4f}",
+            f"{100 * row['difference']:.1f} %",
+            f"{100 * row['largest difference']:.0f} %",
+        ]
         for row in record["rows"]
-    ]  # fmt: skip
+    ]
     header = ["method", "number format", "mean r", "least r", "median difference", "largest difference"]
     return _table(header, cells)
 
@@ -243,14 +255,21 @@ def _answers_short(record: Record) -> str:
 
 
 PARTS: dict[tuple[str, str], Callable[[Record], str]] = {
-    ("lengths", "table"): _lengths_table, ("lengths", "crossing"): _crossing_table,
-    ("lengths", "short"): _lengths_short, ("lengths", "setting"): _lengths_setting,
-    ("peers", "table"): _peers_table, ("peers", "short"): _peers_short, ("peers", "setting"): _peers_setting,
-    ("peers", "families"): _families_table, ("peers", "families_setting"): _families_setting,
-    ("long_context", "table"): _long_table, ("long_context", "setting"): _long_setting,
+    ("lengths", "table"): _lengths_table,
+    ("lengths", "crossing"): _crossing_table,
+    ("lengths", "short"): _lengths_short,
+    ("lengths", "setting"): _lengths_setting,
+    ("peers", "table"): _peers_table,
+    ("peers", "short"): _peers_short,
+    ("peers", "setting"): _peers_setting,
+    ("peers", "families"): _families_table,
+    ("peers", "families_setting"): _families_setting,
+    ("long_context", "table"): _long_table,
+    ("long_context", "setting"): _long_setting,
     ("answers", "short"): _answers_short,
-    ("precision", "table"): _precision_table, ("precision", "setting"): _precision_setting,
-}  # fmt: skip
+    ("precision", "table"): _precision_table,
+    ("precision", "setting"): _precision_setting,
+}
 
 
 def main() -> int:

@@ -33,9 +33,17 @@ from lrp_companion.terminal import (
 
 MNIST_TASKS = ("mnist", "mnist-grid")
 TEXT_OPTIONS = (
-    "model", "methods", "masks", "n_steps", "removals", "targets", "loo_from", "keep_maps", "curves",
+    "model",
+    "methods",
+    "masks",
+    "n_steps",
+    "removals",
+    "targets",
+    "loo_from",
+    "keep_maps",
+    "curves",
     "dtype",
-)  # fmt: skip
+)
 OPTIONS = (
     "target", "contrast", "completion", "position", "site", "output", "epsilon", "bypass", "gate",
     "positions", "removal", "baseline", "n_steps", "groups", "nodes", "exact", "correct", "budget",

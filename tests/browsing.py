@@ -24,10 +24,15 @@ from lrp_companion.widgets.base import Widget, front_end, page_script
 ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
 FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-]  # fmt: skip
+]
 
 
 def missing(reason: str) -> Any:

@@ -93,9 +93,14 @@ class Engine:
         given = {"folder": str(self.folder), "modules": modules, "questions": list(questions)}
         command = [str(find_deno()), "run", "--no-remote", "--no-check", f"--allow-read={self.folder}"]
         done = subprocess.run(
-            [*command, "tests/front/ask_engine.js"], cwd=ROOT, capture_output=True, text=True, check=False,
-            input=json.dumps({**given, "relaxed": self.relaxed}), encoding="utf-8",
-        )  # fmt: skip
+            [*command, "tests/front/ask_engine.js"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+            input=json.dumps({**given, "relaxed": self.relaxed}),
+            encoding="utf-8",
+        )
         assert done.returncode == 0, done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 

@@ -17,9 +17,25 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FAMILIES = (
-    "bert", "roberta", "xlm-roberta", "camembert", "mpnet", "electra", "distilbert", "albert", "modernbert",
-    "gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "vit", "deit",
-)  # fmt: skip
+    "bert",
+    "roberta",
+    "xlm-roberta",
+    "camembert",
+    "mpnet",
+    "electra",
+    "distilbert",
+    "albert",
+    "modernbert",
+    "gpt2",
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gemma2",
+    "gemma3_text",
+    "vit",
+    "deit",
+)
 CLASSES, PAIRS, IMAGES = "classes of a text", "classes of a pair", "classes of an image"
 NEXT, MASKED, PLACE, ONE = "next token", "masked token", "classes of a token", "one output"
 LRP, EVERY = "AttnLRP, CP-LRP, layers bypassed", "every method"

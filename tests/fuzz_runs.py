@@ -93,17 +93,31 @@ def is_interval(value: Any) -> bool:
 def text_options() -> dict[str, st.SearchStrategy[Any]]:
     """Every option of every method on text, with good values."""
     return {
-        "site": st.sampled_from(SITES), "epsilon": st.sampled_from([0.0, 1e-6, 1]),
-        "bypass": st.sampled_from([(), [1], [1, 2]]), "output": st.sampled_from(TARGET_CHOICES),
-        "removal": st.sampled_from(REMOVALS), "n_steps": st.integers(1, 4), "baseline": st.just("zero"),
-        "groups": st.sampled_from([1, 2, 8, "all"]), "nodes": st.sampled_from([1, 2, [0.2, 1]]),
-        "seed": st.integers(0, 3), "exact": st.integers(1, 3), "correct": st.sampled_from(["none", "shift"]),
-        "budget": st.integers(1, 3), "head_fusion": st.just("max"), "row": st.just("mean"),
-        "residual": st.booleans(), "batch_tokens": st.integers(1, 64), "progress": st.just(False),
-        "truncate": st.booleans(), "temperature": st.just(1), "contrast": st.sampled_from([0, 1]),
-        "gate": st.just("uniform"), "positions": st.just("absolute"),
+        "site": st.sampled_from(SITES),
+        "epsilon": st.sampled_from([0.0, 1e-6, 1]),
+        "bypass": st.sampled_from([(), [1], [1, 2]]),
+        "output": st.sampled_from(TARGET_CHOICES),
+        "removal": st.sampled_from(REMOVALS),
+        "n_steps": st.integers(1, 4),
+        "baseline": st.just("zero"),
+        "groups": st.sampled_from([1, 2, 8, "all"]),
+        "nodes": st.sampled_from([1, 2, [0.2, 1]]),
+        "seed": st.integers(0, 3),
+        "exact": st.integers(1, 3),
+        "correct": st.sampled_from(["none", "shift"]),
+        "budget": st.integers(1, 3),
+        "head_fusion": st.just("max"),
+        "row": st.just("mean"),
+        "residual": st.booleans(),
+        "batch_tokens": st.integers(1, 64),
+        "progress": st.just(False),
+        "truncate": st.booleans(),
+        "temperature": st.just(1),
+        "contrast": st.sampled_from([0, 1]),
+        "gate": st.just("uniform"),
+        "positions": st.just("absolute"),
         "permutations": st.sampled_from([4, 6]),
-    }  # fmt: skip
+    }
 
 
 class Subject:
@@ -139,9 +153,20 @@ def record(scores: Any = (0.1, -0.2)) -> lrp.Attribution:
     return lrp.Attribution(("[CLS]", "fine"), list(scores), 1, 2.5, [True, False], "loo")
 
 
-KEEPS: st.SearchStrategy[Any] = st.sampled_from([
-    [0.5], [math.nan], ["False"], [2], [None], [1j], [True], [0], np.ma.array([True], mask=[True]), [[1]],
-])  # fmt: skip
+KEEPS: st.SearchStrategy[Any] = st.sampled_from(
+    [
+        [0.5],
+        [math.nan],
+        ["False"],
+        [2],
+        [None],
+        [1j],
+        [True],
+        [0],
+        np.ma.array([True], mask=[True]),
+        [[1]],
+    ]
+)
 """Entries of a mask of kept tokens, good and odd."""
 MODES = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV", "I",
          "F",          "I;16", "I;16B", "I;16L")  # fmt: skip
@@ -479,19 +504,41 @@ ODD_WORDS = st.one_of(
     st.text(max_size=6),
 )  # fmt: skip
 EXPLAIN = {
-    "--method": sorted(TEXT_METHODS), "--device": ["cpu"], "--dtype": ["float64", "bfloat16"],
-    "--target": ["0", "1"], "--site": [*SITES], "--output": [*TARGET_CHOICES],
-    "--epsilon": ["0", "1e-6"], "--bypass": ["1", "1-2"], "--contrast": ["0", "1"], "--gate": ["uniform"],
-    "--positions": ["absolute"], "--position": ["1"],
-    "--removal": [*REMOVALS], "--baseline": ["zero"], "--n-steps": ["2"], "--groups": ["2", "all"],
-    "--nodes": ["2", "0.2,1"], "--exact": ["1"], "--correct": ["none"], "--budget": ["2"], "--seed": ["0"],
-}  # fmt: skip
+    "--method": sorted(TEXT_METHODS),
+    "--device": ["cpu"],
+    "--dtype": ["float64", "bfloat16"],
+    "--target": ["0", "1"],
+    "--site": [*SITES],
+    "--output": [*TARGET_CHOICES],
+    "--epsilon": ["0", "1e-6"],
+    "--bypass": ["1", "1-2"],
+    "--contrast": ["0", "1"],
+    "--gate": ["uniform"],
+    "--positions": ["absolute"],
+    "--position": ["1"],
+    "--removal": [*REMOVALS],
+    "--baseline": ["zero"],
+    "--n-steps": ["2"],
+    "--groups": ["2", "all"],
+    "--nodes": ["2", "0.2,1"],
+    "--exact": ["1"],
+    "--correct": ["none"],
+    "--budget": ["2"],
+    "--seed": ["0"],
+}
 RUN = {
-    "--methods": ["loo", "loo,attnlrp", "cp-lrp"], "--masks": ["none", "paths", "all"], "--n-steps": ["2"],
-    "--removals": ["attention-mask", "delete"], "--targets": ["logit"], "--seed": ["0", "1"],
-    "--limit": ["1"], "--split": ["validation"], "--dtype": ["float64"], "--device": ["cpu"],
+    "--methods": ["loo", "loo,attnlrp", "cp-lrp"],
+    "--masks": ["none", "paths", "all"],
+    "--n-steps": ["2"],
+    "--removals": ["attention-mask", "delete"],
+    "--targets": ["logit"],
+    "--seed": ["0", "1"],
+    "--limit": ["1"],
+    "--split": ["validation"],
+    "--dtype": ["float64"],
+    "--device": ["cpu"],
     "--loo-from": ["nowhere"],
-}  # fmt: skip
+}
 SOURCES = {"--data-dir": ["nowhere", "."]}
 REPORT = {"--figures": ["figures"]}
 

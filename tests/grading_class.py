@@ -125,7 +125,7 @@ CLASS: dict[str, tuple[str, Change | None, float | None]] = {
     "s23": ("hostile: a check that always passes", then(first(FAKE), last(FAKE)), 0),
     "s24": ("hostile: rewrites the tests and their points", forged, 0),
     "s25": ("broken: the file has another name", answers(), None),
-}  # fmt: skip
+}
 
 
 def hand_in(course: Path, student: str, change: Change, when: str) -> Path:

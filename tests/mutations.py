@@ -31,11 +31,20 @@ FAMILIES = (
     "llama", "mistral", "modernbert", "mpnet", "qwen2", "qwen3", "roberta", "vit", "xlm_roberta",
 )  # fmt: skip
 WARM = [  # imported once, before anything of the package; each mutant then runs in a fork
-    "_hypothesis_pytestplugin", "anywidget", "captum.attr", "hypothesis.strategies", "http.server", "pytest",
-    "scipy.stats", "torch.nn.functional", "torch.nn.utils.prune", "transformers.models.auto.modeling_auto",
+    "_hypothesis_pytestplugin",
+    "anywidget",
+    "captum.attr",
+    "hypothesis.strategies",
+    "http.server",
+    "pytest",
+    "scipy.stats",
+    "torch.nn.functional",
+    "torch.nn.utils.prune",
+    "transformers.models.auto.modeling_auto",
     *(f"transformers.models.{name}.modeling_{name}" for name in FAMILIES),
-    "transformers.models.bert.tokenization_bert", "transformers.models.roberta.tokenization_roberta",
-]  # fmt: skip
+    "transformers.models.bert.tokenization_bert",
+    "transformers.models.roberta.tokenization_roberta",
+]
 PLAIN = [  # pytest without what a mutant does not need: one search for garbage costs more than most tests
     *("-x", "-q", "--tb=line", "--assert=plain", "-c", os.devnull, "--hypothesis-profile=mutations"),
     *("-p", "no:cacheprovider", "-p", "no:unraisableexception", "-p", "_hypothesis_pytestplugin"),

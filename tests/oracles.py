@@ -356,9 +356,15 @@ def weights_of(model: torch.nn.Module) -> Weights:
         return module.weight.detach().double()
 
     steps = {
-        "query": "query", "key": "key", "value": "value", "output": "attention_out", "norm": "attention_norm",
-        "inner": "up", "outer": "down", "final_norm": "output_norm",
-    }  # fmt: skip
+        "query": "query",
+        "key": "key",
+        "value": "value",
+        "output": "attention_out",
+        "norm": "attention_norm",
+        "inner": "up",
+        "outer": "down",
+        "final_norm": "output_norm",
+    }
     return Weights(
         word=table(wiring.word),
         position=table(wiring.position),

@@ -359,9 +359,14 @@ class _Layer:
 
 
 def relevance_r_form(
-    wiring: Wiring, ids: Any, target: int, *, bypass: Collection[int] = (), gate: str = "uniform",
+    wiring: Wiring,
+    ids: Any,
+    target: int,
+    *,
+    bypass: Collection[int] = (),
+    gate: str = "uniform",
     eps: float = 0.0,
-) -> tuple[float, dict[str, np.ndarray]]:  # fmt: skip
+) -> tuple[float, dict[str, np.ndarray]]:
     """One text: the target's logit, and the relevance (T,) of each part of the embedding sum.
 
     Of an image `ids` are the embeddings (T, E) of its tokens.

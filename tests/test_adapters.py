@@ -103,8 +103,12 @@ def refusal(folder: Any, *more: Any) -> str:
 
 # -- every task ----------------------------------------------------------------------------------------------
 
-DECODERS = {"gpt2": ("c_attn", "c_proj"), "llama": ("q_proj", "v_proj"), "mistral": ("gate_proj",),
-            "gemma2": ("k_proj", "down_proj")}  # fmt: skip
+DECODERS = {
+    "gpt2": ("c_attn", "c_proj"),
+    "llama": ("q_proj", "v_proj"),
+    "mistral": ("gate_proj",),
+    "gemma2": ("k_proj", "down_proj"),
+}
 
 
 def language_model(family: str) -> tuple[Any, Any]:
@@ -118,8 +122,9 @@ def test_classifiers_on_a_language_model(tmp_path: Path, family: str, labels: in
     network, tokenizer = language_model(family)
     base = saved(tmp_path / "base", network, tokenizer)
     kind = type(network).__name__.replace("ForCausalLM", "").replace("LMHeadModel", "")
-    net = adapt(base, f"{kind}ForSequenceClassification", lora(*DECODERS[family], task="SEQ_CLS"),
-                num_labels=labels)  # fmt: skip
+    net = adapt(
+        base, f"{kind}ForSequenceClassification", lora(*DECODERS[family], task="SEQ_CLS"), num_labels=labels
+    )
     net.save_pretrained(tmp_path / "adapter")
     for given in ((tmp_path / "adapter",), (net, tokenizer)):
         clf = load_classifier(*given)
@@ -199,8 +204,13 @@ def test_names_of_labels(tmp_path: Path, where: str) -> None:
     if where == "base":
         network.config.id2label = names
     base = saved(tmp_path / "base", network, tokenizer)
-    net = adapt(base, "BertForSequenceClassification", lora("query", task="SEQ_CLS"), num_labels=3,
-                ignore_mismatched_sizes=True)  # fmt: skip
+    net = adapt(
+        base,
+        "BertForSequenceClassification",
+        lora("query", task="SEQ_CLS"),
+        num_labels=3,
+        ignore_mismatched_sizes=True,
+    )
     net.save_pretrained(tmp_path / "adapter")
     if where == "adapter":
         net.config.id2label = names
@@ -271,8 +281,12 @@ def test_ways_to_configure_lora(tmp_path: Path, way: str) -> None:
         same(ours(load_classifier(*given)), own_logits(net, tokenizer))
 
 
-PATTERNS = ["all-linear", r".*\.(query|value)", r"bert\.encoder\.layer\.\d+\.attention\.self\.(?:query|key)",
-            r"^(?!.*pooler).*\.dense$"]  # fmt: skip
+PATTERNS = [
+    "all-linear",
+    r".*\.(query|value)",
+    r"bert\.encoder\.layer\.\d+\.attention\.self\.(?:query|key)",
+    r"^(?!.*pooler).*\.dense$",
+]
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
@@ -511,10 +525,25 @@ ODD: tuple[Any, ...] = (
     [[["query"]]],
 )
 ENTRIES = (
-    "peft_type", "r", "target_modules", "lora_alpha", "use_rslora", "bias", "modules_to_save", "rank_pattern",
-    "base_model_name_or_path", "init_lora_weights", "layers_to_transform", "auto_mapping", "use_dora",
-    "revision", "megatron_config", "layer_replication", "target_parameters", "fan_in_fan_out",
-)  # fmt: skip
+    "peft_type",
+    "r",
+    "target_modules",
+    "lora_alpha",
+    "use_rslora",
+    "bias",
+    "modules_to_save",
+    "rank_pattern",
+    "base_model_name_or_path",
+    "init_lora_weights",
+    "layers_to_transform",
+    "auto_mapping",
+    "use_dora",
+    "revision",
+    "megatron_config",
+    "layer_replication",
+    "target_parameters",
+    "fan_in_fan_out",
+)
 
 
 @pytest.mark.parametrize("entry", ENTRIES)

@@ -74,10 +74,17 @@ DOORS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize(
     "odd",
-    [MASKED, BEYOND, np.array(BEYOND), [1j, 2, 3], ["1", "2", "3"], np.array(["2020"] * 3, "M8[Y]"),
-     [None] * 3],
+    [
+        MASKED,
+        BEYOND,
+        np.array(BEYOND),
+        [1j, 2, 3],
+        ["1", "2", "3"],
+        np.array(["2020"] * 3, "M8[Y]"),
+        [None] * 3,
+    ],
     ids=["masked", "beyond 2**53", "int64", "complex", "text", "dates", "None"],
-)  # fmt: skip
+)
 def test_every_function_that_takes_numbers_refuses_what_is_none(door: str, odd: Any) -> None:
     DOORS[door](FINE)
     with pytest.raises(InputError) as told:
@@ -109,9 +116,22 @@ def test_booleans_are_true_false_1_and_0(keep: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "keep", [[0.5, 1], [float("nan"), 1], ["False", "True"], [2, 0], None, [None], [1j], [[1], [1, 0]],
-             np.ma.array([True, False], mask=[True, False]), "True", {True}, [-1, 0]],
-)  # fmt: skip
+    "keep",
+    [
+        [0.5, 1],
+        [float("nan"), 1],
+        ["False", "True"],
+        [2, 0],
+        None,
+        [None],
+        [1j],
+        [[1], [1, 0]],
+        np.ma.array([True, False], mask=[True, False]),
+        "True",
+        {True},
+        [-1, 0],
+    ],
+)
 def test_anything_else_is_no_boolean(model_folder, keep: Any) -> None:
     with pytest.raises(InputError):
         bool_array("removal", "keep", keep)

@@ -26,11 +26,18 @@ CALLS = ("loo", "ig", "attnlrp", "lrp", "rollout", "mask-gradient", "hybrid", "s
 def record(scores=(0.5, 1.0, 2.0, -4.0, 0.25), **changes) -> Attribution:
     """A record of "Fine plots!"."""
     made = Attribution(
-        ("[CLS]", "fine", "plot", "##s", "!"), scores, 1, 2.5, [True, False, False, False, False], "lrp",
-        choices={"bypass": (1, 2), "site": "word"}, parts={"word": np.array(scores) / 2},
-        details={"label": "positive"}, text="Fine plots!",
+        ("[CLS]", "fine", "plot", "##s", "!"),
+        scores,
+        1,
+        2.5,
+        [True, False, False, False, False],
+        "lrp",
+        choices={"bypass": (1, 2), "site": "word"},
+        parts={"word": np.array(scores) / 2},
+        details={"label": "positive"},
+        text="Fine plots!",
         offsets=[(0, 0), (0, 4), (5, 9), (9, 10), (10, 11)],
-    )  # fmt: skip
+    )
     return replace(made, **changes) if changes else made
 
 
@@ -39,10 +46,13 @@ def test_records_of_methods_come_back_equal(clf: Classifier, method: str) -> Non
     (made,) = attribute(clf, "the actors laughed .", method=method)
     frame = made.to_frame()
     ways = (
-        pickle.loads(pickle.dumps(made)), copy.copy(made), copy.deepcopy(made),
-        Attribution.from_dict(made.to_dict()), Attribution.from_json(made.to_json()),
+        pickle.loads(pickle.dumps(made)),
+        copy.copy(made),
+        copy.deepcopy(made),
+        Attribution.from_dict(made.to_dict()),
+        Attribution.from_json(made.to_json()),
         Attribution.from_frame(frame),
-    )  # fmt: skip
+    )
     for back in ways:
         assert back == made and hash(back) == hash(made)
         assert not back.scores.flags.writeable and back.scores.dtype == np.float64
@@ -59,12 +69,18 @@ def test_a_lattice_is_pickled_and_compared(clf: Classifier) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"scores": np.array([0.5, 1.0, 2.0, -4.0, 0.26])}, {"target": 0}, {"method": "loo"},
+        {"scores": np.array([0.5, 1.0, 2.0, -4.0, 0.26])},
+        {"target": 0},
+        {"method": "loo"},
         {"text": "fine plots!"},
-        {"choices": {"bypass": (1,), "site": "word"}}, {"parts": {}}, {"offsets": ()}, {"logit": 2.0},
-        {"details": {}}, {"special": np.zeros(5, dtype=bool)},
+        {"choices": {"bypass": (1,), "site": "word"}},
+        {"parts": {}},
+        {"offsets": ()},
+        {"logit": 2.0},
+        {"details": {}},
+        {"special": np.zeros(5, dtype=bool)},
     ],
-)  # fmt: skip
+)
 def test_records_that_differ_are_unequal(change) -> None:
     assert record() == record() and record() != record(**change) and record() != "record"
 
@@ -118,10 +134,17 @@ def test_scales() -> None:
 def test_what_is_no_record_is_refused() -> None:
     good = record().to_dict()
     bad = (
-        None, [], {}, {**good, "colour": 1}, {k: v for k, v in good.items() if k != "scores"},
-        {**good, "scores": [1.0]}, {**good, "scores": ["a"] * 5}, {**good, "offsets": [[0, 1]]},
-        {**good, "choices": 3}, {**good, "offsets": 7},
-    )  # fmt: skip
+        None,
+        [],
+        {},
+        {**good, "colour": 1},
+        {k: v for k, v in good.items() if k != "scores"},
+        {**good, "scores": [1.0]},
+        {**good, "scores": ["a"] * 5},
+        {**good, "offsets": [[0, 1]]},
+        {**good, "choices": 3},
+        {**good, "offsets": 7},
+    )
     for values in bad:
         with pytest.raises(InputError):
             Attribution.from_dict(values)
@@ -135,9 +158,15 @@ def test_what_is_no_record_is_refused() -> None:
 ENDLESS: dict = {}
 ENDLESS["a"] = [ENDLESS]
 GOOD = {
-    "tokens": ("a", "b"), "scores": [1.0, 2.0], "target": 1, "logit": 2.5, "special": [False, False],
-    "method": "loo", "text": "a b", "offsets": [(0, 1), (2, 3)],
-}  # fmt: skip
+    "tokens": ("a", "b"),
+    "scores": [1.0, 2.0],
+    "target": 1,
+    "logit": 2.5,
+    "special": [False, False],
+    "method": "loo",
+    "text": "a b",
+    "offsets": [(0, 1), (2, 3)],
+}
 
 
 @pytest.mark.parametrize(
@@ -172,10 +201,16 @@ def test_a_record_made_by_hand_is_checked(name: str, odd: object) -> None:
 @pytest.mark.parametrize(
     ("name", "odd"),
     [
-        ("scores", [[np.nan, 1.0]]), ("scores", [[1.0]]), ("scores", [1.0, 2.0]), ("logit", np.inf),
-        ("special", [True]), ("target", 0.5), ("site", "nowhere"), ("parts", {"word": [1.0, 2.0]}),
+        ("scores", [[np.nan, 1.0]]),
+        ("scores", [[1.0]]),
+        ("scores", [1.0, 2.0]),
+        ("logit", np.inf),
+        ("special", [True]),
+        ("target", 0.5),
+        ("site", "nowhere"),
+        ("parts", {"word": [1.0, 2.0]}),
     ],
-)  # fmt: skip
+)
 def test_a_lattice_made_by_hand_is_checked(name: str, odd: object) -> None:
     good = {
         "tokens": ("a", "b"),
@@ -197,11 +232,18 @@ def test_only_a_record_that_was_divided_may_hold_nan() -> None:
 @pytest.mark.parametrize(
     ("value", "kept"),
     [
-        (np.arange(3), (0, 1, 2)), (np.float32(0.5), 0.5), (np.array([[1.5], [2.5]]), ((1.5,), (2.5,))),
-        ([1, [2, None]], (1, (2, None))), ({1: True}, {"1": True}), (np.bool_(True), True), ({"x"}, ("x",)),
-        (np.array(["a"]), ("a",)), (2**64 - 1, 2**64 - 1), (np.str_("é"), "é"),
+        (np.arange(3), (0, 1, 2)),
+        (np.float32(0.5), 0.5),
+        (np.array([[1.5], [2.5]]), ((1.5,), (2.5,))),
+        ([1, [2, None]], (1, (2, None))),
+        ({1: True}, {"1": True}),
+        (np.bool_(True), True),
+        ({"x"}, ("x",)),
+        (np.array(["a"]), ("a",)),
+        (2**64 - 1, 2**64 - 1),
+        (np.str_("é"), "é"),
     ],
-)  # fmt: skip
+)
 def test_choices_and_details_are_kept_as_json_holds_them(value: object, kept: object) -> None:
     made = Attribution(**GOOD, choices={"a": value}, details={"b": {"c": value}})
     assert made.choices == {"a": kept} and made.details == {"b": {"c": kept}}

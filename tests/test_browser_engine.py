@@ -180,7 +180,7 @@ HEADS: tuple[Callable[[], Head], ...] = (
     ),
     lambda: ((linear(7), torch.nn.Identity()), (linear(4, bias=False, wide=7), None)),
     lambda: ((linear(2), None),),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("number", range(len(HEADS)))
@@ -232,7 +232,8 @@ OTHERS: dict[str, tuple[Callable[[], Callable[[Any], Any]], str]] = {
     "slopes that are learned": (lambda: ending(torch.nn.PReLU(8)), "activation"),
     "a ReLU with an end": (lambda: ending(torch.nn.ReLU6()), "activation"),
     "a norm in the head": (
-        lambda: with_head(((torch.nn.LayerNorm(16), None), (linear(2), None))), "LayerNorm as its head0"
+        lambda: with_head(((torch.nn.LayerNorm(16), None), (linear(2), None))),
+        "LayerNorm as its head0",
     ),
     "one output": (lambda: with_head(((linear(1), None),)), "one output"),
     "another activation in one layer": (lambda: layered(activation=torch.relu), "several activation"),
@@ -247,7 +248,7 @@ OTHERS: dict[str, tuple[Callable[[], Callable[[Any], Any]], str]] = {
     "a map that does more": (lambda: layered(down=Scaled(24, 16).requires_grad_(False)), "other logits"),
     "the mean read": (lambda: replaced(readout="mean"), "BERT's order"),
     "classes of tokens": (lambda: replaced(task="token classes"), "token classes"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", OTHERS)

@@ -103,20 +103,30 @@ KINDS: dict[str, Callable[[], BertTokenizerFast]] = {
         normaliser(handle_chinese_chars=False, clean_text=False)
     ),
     "added words": lambda: tokenizer(
-        normaliser(), AddedToken("E1"), AddedToken("[E2]", normalized=False), AddedToken("Élan vital"),
+        normaliser(),
+        AddedToken("E1"),
+        AddedToken("[E2]", normalized=False),
+        AddedToken("Élan vital"),
         AddedToken("film noir"),
     ),
     "words alone": lambda: tokenizer(
-        normaliser(lowercase=False), AddedToken("ent", single_word=True), AddedToken("字", single_word=True),
+        normaliser(lowercase=False),
+        AddedToken("ent", single_word=True),
+        AddedToken("字", single_word=True),
         AddedToken("x.", single_word=True, normalized=False),
     ),
     "words that take spaces": lambda: tokenizer(
-        normaliser(), AddedToken("<l>", lstrip=True), AddedToken("<r>", rstrip=True, normalized=False),
-        AddedToken("<b>", lstrip=True, rstrip=True, single_word=True), AddedToken(" two", normalized=False),
+        normaliser(),
+        AddedToken("<l>", lstrip=True),
+        AddedToken("<r>", rstrip=True, normalized=False),
+        AddedToken("<b>", lstrip=True, rstrip=True, single_word=True),
+        AddedToken(" two", normalized=False),
     ),
     "further special tokens": lambda: tokenizer(
-        normaliser(), AddedToken("[E1]", special=True, lstrip=True),
-        AddedToken("<ent>", special=True, rstrip=True), special=True,
+        normaliser(),
+        AddedToken("[E1]", special=True, lstrip=True),
+        AddedToken("<ent>", special=True, rstrip=True),
+        special=True,
     ),
     "ids with a gap": lambda: tokenizer(gap),
     "another prefix and short words": lambda: tokenizer(
@@ -129,7 +139,7 @@ KINDS: dict[str, Callable[[], BertTokenizerFast]] = {
     "no beginning": lambda: tokenizer(typed("$A [SEP]")),
     "two of each": lambda: tokenizer(typed("[CLS] [CLS] $A [SEP] [CLS]")),
     "nothing around": lambda: tokenizer(template(processors.ByteLevel())),
-}  # fmt: skip
+}
 
 
 def encoded(clf: Classifier, text: str) -> Any:
@@ -206,7 +216,7 @@ REFUSED: dict[str, tuple[Callable[[], BertTokenizerFast], str]] = {
         lambda: tokenizer(lambda state: state.update(pre_tokenizer={"type": "WhitespaceSplit"})),
         "another tokenizer",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", REFUSED)

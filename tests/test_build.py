@@ -141,8 +141,12 @@ def passed_on(*arguments: str, prefix: str = "LRP_COMPANION_BOOK_", **variables:
     """What make's commands see in their environment."""
     done = subprocess.run(
         ["make", "--silent", "--eval", "show:; @env", "show", *arguments],
-        cwd=ROOT, capture_output=True, text=True, check=True, env={**os.environ, **variables},
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **variables},
+    )
     return {line for line in done.stdout.splitlines() if line.startswith(prefix)}
 
 

@@ -119,9 +119,15 @@ def test_the_board_of_digits_holds_their_grid(run, turned):  # noqa: F811
 def test_signs_split_the_examples(turned):  # noqa: F811
     split = ch06_causes.signs(turned, "attnlrp", protocol=WITH_POSITIONS)
     expected = {
-        "negative map": 0.5, "negative LOO": 0.0, "turned": 0.5, "r": 0.25, "r, sum to one": -0.025,
-        "r, both positive": 0.225, "r, otherwise": 0.275, "r, otherwise, sum to one": -0.275,
-    }  # fmt: skip
+        "negative map": 0.5,
+        "negative LOO": 0.0,
+        "turned": 0.5,
+        "r": 0.25,
+        "r, sum to one": -0.025,
+        "r, both positive": 0.225,
+        "r, otherwise": 0.275,
+        "r, otherwise, sum to one": -0.275,
+    }
     assert {name: value.mean for name, value in split.items()} == pytest.approx(expected, abs=1e-6)
     assert split["r, both positive"].n == 2
     whole = ch06_causes.signs(turned, "cp-lrp", protocol=WITH_POSITIONS)
@@ -168,10 +174,12 @@ def test_shares_on_special_tokens_are_what_the_rows_give():
     sums = np.array([row["sum"] for row in of_mask]).reshape(-1, 3, 2, 3)[:, :, 1, 0]
     first, last = (np.array([row[place] for row in of_mask]) for place in ("first", "last"))
     expected = {
-        "[CLS]": np.abs(first[:, 0] + first[:, 1]) / sizes, "[SEP]": np.abs(last[:, 0] + last[:, 1]) / sizes,
+        "[CLS]": np.abs(first[:, 0] + first[:, 1]) / sizes,
+        "[SEP]": np.abs(last[:, 0] + last[:, 1]) / sizes,
         "position of [CLS]": first[:, 1] / sizes,
-        "words": sums[:, 0] < 0, "words + positions": sums[:, 1] < 0,
-    }  # fmt: skip
+        "words": sums[:, 0] < 0,
+        "words + positions": sums[:, 1] < 0,
+    }
     for name, values in expected.items():
         assert rows[3][name].mean == pytest.approx(values.mean(), abs=1e-6), name
 
@@ -366,8 +374,13 @@ def test_cells_that_turn_are_named_the_most_contrary_first(three, tmp_path):
     rows = ch06_trainings.training_turns(compared)
     assert [row["against"] for row in rows] == [True] * 2 + [False] * 104
     assert [{row[name] for row in rows[:2]} for name in PROTOCOL_AXES] == [
-        {"word"}, {"no-special"}, {"raw", "sum-to-one"}, {"attention-mask"}, {"logit"}, {"pearson"}
-    ]  # fmt: skip
+        {"word"},
+        {"no-special"},
+        {"raw", "sum-to-one"},
+        {"attention-mask"},
+        {"logit"},
+        {"pearson"},
+    ]
     assert [rows[0][name].mean for name in MODELS] == pytest.approx([-0.25, -0.125, 0.125], abs=1e-6)
     below = ch06_trainings.training_turns(ch06_trainings.trainings(three[:2]))
     assert len(below) == 108 - 4, "two are above in both, two below"
@@ -456,16 +469,17 @@ def test_figures_say_what_they_draw(turned, three, run):  # noqa: F811
     of = {(row["variant"], row["baseline"], row["n_steps"]): row["r"].mean for row in digit_ig(run)}
     figures = {
         f"n = 4: mean difference of r, CP-LRP − AttnLRP, in 432 combinations, from -0.25 to 0.53. "
-        f"Interval {sides}":
-            ch06_protocol.specification_curve(grid(turned)),
+        f"Interval {sides}": ch06_protocol.specification_curve(grid(turned)),
         "SST-2, 12 layers: ": ch06_protocol.option_dots([grid(turned)]),
         "Share of the position of [CLS] in sum |R| from ": ch06_causes.share_lines(turned),
-        "108 combinations and 3 trainings. One sign in all trainings: 2":
-            ch06_trainings.training_curve(ch06_trainings.trainings(three)),
+        "108 combinations and 3 trainings. One sign in all trainings: 2": ch06_trainings.training_curve(
+            ch06_trainings.trainings(three)
+        ),
         f"from {means[0]:.2f} to {means[-1]:.2f} over 16 combinations": ch06_trainings.variant_curve(run),
-        f"biases, positions, embedding: zero {of[7, 'zero', 4]:.2f}":
-            ch06_trainings.ig_steps(digit_ig(run), title="IG"),
-    }  # fmt: skip
+        f"biases, positions, embedding: zero {of[7, 'zero', 4]:.2f}": ch06_trainings.ig_steps(
+            digit_ig(run), title="IG"
+        ),
+    }
     for words, figure in figures.items():
         assert words in figure.alt and figure._repr_png_().startswith(b"\x89PNG"), (words, figure.alt)
     *_, curve, _ = figures.values()

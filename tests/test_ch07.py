@@ -57,9 +57,18 @@ LONG = (
     "the rare film was quick and the plot a dull one",
 )
 METHODS = (
-    "loo", "attnlrp", "cp-lrp", "gradient-x-input", "mask-gradient", "mask-gradient:groups=2",
-    "mask-gradient:groups=8", "hybrid:exact=2", "hybrid:exact=8", "sampled-loo:budget=2", "lrp:bypass=1+2",
-)  # fmt: skip
+    "loo",
+    "attnlrp",
+    "cp-lrp",
+    "gradient-x-input",
+    "mask-gradient",
+    "mask-gradient:groups=2",
+    "mask-gradient:groups=8",
+    "hybrid:exact=2",
+    "hybrid:exact=8",
+    "sampled-loo:budget=2",
+    "lrp:bypass=1+2",
+)
 
 
 def dataset(texts: tuple[str, ...] = LONG) -> Dataset:
@@ -224,17 +233,22 @@ class TestFrontier:
         [
             ("mask-gradient", "mask gradient"),
             ("mask-gradient:groups=all:nodes=2", "mask gradient, K = T, 2 nodes of Radau"),
-            ("mask-gradient:groups=4:nodes=0+0.5+1:weights=equal",
-             "mask gradient, K = 4, nodes 0, 0.5 and 1, equal weights"),
+            (
+                "mask-gradient:groups=4:nodes=0+0.5+1:weights=equal",
+                "mask gradient, K = 4, nodes 0, 0.5 and 1, equal weights",
+            ),
             ("mask-gradient:groups=2:by=random", "mask gradient, K = 2, random groups"),
             ("lrp:bypass=3", "LRP, layer 3 bypassed"),
             ("lrp:bypass=2+3+4+8", "LRP, layers 2, 3, 4, 8 bypassed"),
             ("hybrid:exact=8:groups=8", "hybrid, 8 exact, K = 8"),
-            ("hybrid:exact=4:correct=line", "hybrid, 4 exact, line"), ("ig", "IG"),
-            ("ig:n_steps=8", "IG, 8 steps"), ("sampled-loo:budget=4", "random removals, 4"),
-            ("attnlrp", "AttnLRP"), ("rollout:residual=true", "rollout, residual true"),
+            ("hybrid:exact=4:correct=line", "hybrid, 4 exact, line"),
+            ("ig", "IG"),
+            ("ig:n_steps=8", "IG, 8 steps"),
+            ("sampled-loo:budget=4", "random removals, 4"),
+            ("attnlrp", "AttnLRP"),
+            ("rollout:residual=true", "rollout, residual true"),
         ],
-    )  # fmt: skip
+    )
     def test_a_method_in_words(self, name, label):
         assert method_label(name) == label
 

@@ -56,10 +56,14 @@ class TestPaths:
 
     @pytest.mark.parametrize(
         ("options", "words"),
-        [({"places": []}, r"places \[\]; expected places from 0 to 6"), ({"places": [7]}, r"places \[7\]"),
-         ({"places": [-1]}, "places"), ({"places": [1], "points": 1}, "points 1"),
-         ({"places": [1], "points": True}, "points True")],
-    )  # fmt: skip
+        [
+            ({"places": []}, r"places \[\]; expected places from 0 to 6"),
+            ({"places": [7]}, r"places \[7\]"),
+            ({"places": [-1]}, "places"),
+            ({"places": [1], "points": 1}, "points 1"),
+            ({"places": [1], "points": True}, "points True"),
+        ],
+    )
     def test_refusals(self, clf, options, words):
         with pytest.raises(InputError, match=words):
             mask_paths(clf, LONG[0], **options)

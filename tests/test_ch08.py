@@ -32,9 +32,15 @@ from lrp_companion.runs.labelled import mean, r_with_loo, side
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
 TEXTS = (
-    "a film of rare grace", "the plot is slow and the jokes are old", "warm , funny and true",
-    "not a good film", "it never comes to life", "a quiet joy from start to end", "dull", "what a cast !",
-)  # fmt: skip
+    "a film of rare grace",
+    "the plot is slow and the jokes are old",
+    "warm , funny and true",
+    "not a good film",
+    "it never comes to life",
+    "a quiet joy from start to end",
+    "dull",
+    "what a cast !",
+)
 METHODS = "loo,attnlrp,cp-lrp,mask-gradient,gradient-x-input"
 TRAININGS = {"post-ln-first": 2, "post-ln-mean": 1, "modernbert": 1, "gpt2": 2, "llama": 3}
 
@@ -304,12 +310,14 @@ HELD = {
     (2, "llama"): ({"words": 0.1, "all": 0.2}, {"words": 0.1, "all": -0.1}),
     (2, "gpt2"): ({"words": 0.1, "positions": 0.2}, {"words": 0.1, "positions": -0.1}),
     (3, "gpt2"): ({"words": -0.01}, {"words": 0.01}),
-    (4, "gpt2"): ({"mask-gradient": 0.9, "attnlrp": 0.8, "cp-lrp": 0.7},
-                  {"mask-gradient": 0.9, "attnlrp": 0.8, "cp-lrp": 0.95}),
+    (4, "gpt2"): (
+        {"mask-gradient": 0.9, "attnlrp": 0.8, "cp-lrp": 0.7},
+        {"mask-gradient": 0.9, "attnlrp": 0.8, "cp-lrp": 0.95},
+    ),
     (5, "llama"): ({"above - below": 0.1}, {"above - below": 0.09}),
     (6, "llama"): ({"layers 3, 4": -0.2, "layers 1, 2": 0.1}, {"layers 3, 4": 0.1, "layers 1, 2": -0.2}),
     (7, "llama"): ({"1/4": 0.5, "1/3": 0.505, "1/2": 0.51}, {"1/4": 0.5, "1/3": 0.52, "1/2": 0.515}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("number", "wiring"), list(HELD))

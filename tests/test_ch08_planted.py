@@ -26,10 +26,15 @@ RESULTS = ROOT / "results"
 KEPT = ROOT / "training" / "planted"
 WIRINGS = ("post-ln-first", "llama")
 TEXTS = (
-    "a film of rare grace", "the plot is slow and the jokes are old", "warm , funny and true",
-    "not a good film", "it never comes to life", "a quiet joy from start to end", "dull and too long",
+    "a film of rare grace",
+    "the plot is slow and the jokes are old",
+    "warm , funny and true",
+    "not a good film",
+    "it never comes to life",
+    "a quiet joy from start to end",
+    "dull and too long",
     "a wonderful cast and a moving story",
-)  # fmt: skip
+)
 LABELS = (1, 0, 1, 0, 0, 1, 0, 1)
 METHODS = ("loo", "attnlrp")
 
@@ -141,8 +146,9 @@ def test_a_kept_model_is_judged(wiring: str, words, capsys: pytest.CaptureFixtur
     arrays, manifest = judge.judged(clf, data, words, methods=METHODS, limit=8)
     assert manifest["methods"] == list(METHODS) and "shortcut" in capsys.readouterr().out
     order = arrays["example"].tolist()
-    made = judge.plantings([TEXTS[k] for k in order], [LABELS[k] for k in order], words["rules"]["redundant"],
-        words["decoys"])  # fmt: skip
+    made = judge.plantings(
+        [TEXTS[k] for k in order], [LABELS[k] for k in order], words["rules"]["redundant"], words["decoys"]
+    )
     counted = [one for one, kept in zip(made, arrays["redundant follows"], strict=True) if kept]
     assert len(counted) >= 5
     for number, one in enumerate(counted):

@@ -153,10 +153,16 @@ def test_the_command_of_the_book_prints_a_table_of_tokens(
     trained.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained, bos_token="<s>", model_max_length=64)
     config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, intermediate_size=24, max_position_embeddings=64, bos_token_id=0,
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=64,
+        bos_token_id=0,
         eos_token_id=None,
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
     for part in (LlamaForCausalLM(config).eval(), tokenizer):
         part.save_pretrained(tmp_path)

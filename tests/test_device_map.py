@@ -169,8 +169,9 @@ def test_devices_that_are_not_here(device_map: object) -> None:
 def test_the_processor_beside_a_device_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lrp_companion.loading.compute._count", lambda kind: 2)
     assert check_device_map({"bert": 0, "classifier": "cuda:1"}, "cpu") == {
-        "bert": "cuda:0", "classifier": "cuda:1",
-    }  # fmt: skip
+        "bert": "cuda:0",
+        "classifier": "cuda:1",
+    }
     with pytest.raises(InputError, match="'classifier' on the processor beside other devices"):
         check_device_map({"bert": 0, "classifier": "cpu"}, "cpu")
     with pytest.raises(InputError, match="device 'cuda' with a device_map"):

@@ -76,11 +76,20 @@ def test_nothing_runs_before_the_refusal(clf: Classifier, monkeypatch: pytest.Mo
     good = list(TEXTS)
     message(InputError, attribute, clf, [*good, ""], method="loo")
     for method, name, value in (
-        ("cp-lrp", "epsilon", -1), ("loo", "removal", "x"), ("lrp", "bypass", [4]), ("attnlrp", "site", "x"),
-        ("ig", "n_steps", 0), ("rollout", "row", "x"), ("attnlrp", "target", 3),
-        ("gradient-x-input", "output", "x"), ("cp-lrp", "batch_tokens", 0), ("loo", "batch_tokens", 0),
-        ("ig", "batch_tokens", 0), ("rollout", "batch_tokens", -1), ("gradient-x-input", "batch_tokens", 1.5),
-    ):  # fmt: skip
+        ("cp-lrp", "epsilon", -1),
+        ("loo", "removal", "x"),
+        ("lrp", "bypass", [4]),
+        ("attnlrp", "site", "x"),
+        ("ig", "n_steps", 0),
+        ("rollout", "row", "x"),
+        ("attnlrp", "target", 3),
+        ("gradient-x-input", "output", "x"),
+        ("cp-lrp", "batch_tokens", 0),
+        ("loo", "batch_tokens", 0),
+        ("ig", "batch_tokens", 0),
+        ("rollout", "batch_tokens", -1),
+        ("gradient-x-input", "batch_tokens", 1.5),
+    ):
         message(InputError, attribute, clf, good, method=method, **{name: value})
 
 
@@ -107,8 +116,9 @@ def test_unknown_names(clf: Classifier) -> None:
         ("removal", "loo", ("attention-mask", "mask-token", "pad-token", "delete")),
         ("output", "cp-lrp", ("logit", "margin", "probability")),
         ("baseline", "ig", ("pad-token", "mask-token", "zero")),
-        ("head_fusion", "rollout", ("mean", "max", "min")), ("row", "rollout", ("cls", "mean")),
-    ):  # fmt: skip
+        ("head_fusion", "rollout", ("mean", "max", "min")),
+        ("row", "rollout", ("cls", "mean")),
+    ):
         for value in ("nonsense", None, 3):
             text = message(InputError, attribute, clf, "film", method=method, **{option: value})
             assert f"{option} {value!r}" in text and all(choice in text for choice in choices)
@@ -121,21 +131,35 @@ def test_unknown_names(clf: Classifier) -> None:
 EPSILONS = [-1e-9, float("nan"), float("inf"), "0.1", None, True]
 TARGETS = [3, -1, 1.0, "Positive", True]
 REFUSED: list[tuple[dict[str, Any], str]] = [  # options of attribute, and what is said of them
-    *(({"method": "lrp", "bypass": [1, layer]}, f"layer {layer!r}; expected integers from 1 to 3")
-      for layer in (0, 4, -1, 1.5, "1", True, None)),
-    *(({"method": "lrp", "bypass": layers}, f"layers {layers!r}; expected integers from 1 to 3")
-      for layers in (2, "12", None)),
-    *(({"method": "lrp", "bypass": endless}, "layer 4")
-      for endless in (range(1, 10**12), itertools.count(1))),
-    *(({"method": "cp-lrp", "target": target}, f"target {target!r}; expected a class from 0 to 2")
-      for target in TARGETS),
-    *(({"method": "attnlrp", "epsilon": value}, f"epsilon {value!r}; expected a finite number, at least 0")
-      for value in EPSILONS),
-    *(({"method": "ig", "n_steps": steps}, f"n_steps {shown(steps)}")
-      for steps in (0, -5, 2.5, "10", True, 10_001, 10**7, 10**30, 10**5000)),
-    *(({"method": "mask-gradient", "groups": 2, "nodes": nodes}, "1e-06 apart")  # weights nearly infinite
-      for nodes in ([1e-300, 2e-300, 1], [0.5, 0.5 + 1e-9, 1], [1 - 1e-15, 1])),
-]  # fmt: skip
+    *(
+        ({"method": "lrp", "bypass": [1, layer]}, f"layer {layer!r}; expected integers from 1 to 3")
+        for layer in (0, 4, -1, 1.5, "1", True, None)
+    ),
+    *(
+        ({"method": "lrp", "bypass": layers}, f"layers {layers!r}; expected integers from 1 to 3")
+        for layers in (2, "12", None)
+    ),
+    *(
+        ({"method": "lrp", "bypass": endless}, "layer 4")
+        for endless in (range(1, 10**12), itertools.count(1))
+    ),
+    *(
+        ({"method": "cp-lrp", "target": target}, f"target {target!r}; expected a class from 0 to 2")
+        for target in TARGETS
+    ),
+    *(
+        ({"method": "attnlrp", "epsilon": value}, f"epsilon {value!r}; expected a finite number, at least 0")
+        for value in EPSILONS
+    ),
+    *(
+        ({"method": "ig", "n_steps": steps}, f"n_steps {shown(steps)}")
+        for steps in (0, -5, 2.5, "10", True, 10_001, 10**7, 10**30, 10**5000)
+    ),
+    *(
+        ({"method": "mask-gradient", "groups": 2, "nodes": nodes}, "1e-06 apart")  # weights nearly infinite
+        for nodes in ([1e-300, 2e-300, 1], [0.5, 0.5 + 1e-9, 1], [1 - 1e-15, 1])
+    ),
+]
 
 
 @pytest.mark.parametrize("case", range(len(REFUSED)))
@@ -360,9 +384,18 @@ def test_errors_survive_a_process_boundary() -> None:
 
 
 LONG: list[object] = [
-    list(range(1000)), "x" * 5000, 10**5000, ("y" * 3000, "z" * 3000), np.arange(5000), {0: [1] * 999},
-    "one\ntwo\r\nthree\u2028four" * 200, torch.zeros(40, 40), range(10**5), [["a"] * 900], b"q" * 4000,
-]  # fmt: skip
+    list(range(1000)),
+    "x" * 5000,
+    10**5000,
+    ("y" * 3000, "z" * 3000),
+    np.arange(5000),
+    {0: [1] * 999},
+    "one\ntwo\r\nthree\u2028four" * 200,
+    torch.zeros(40, 40),
+    range(10**5),
+    [["a"] * 900],
+    b"q" * 4000,
+]
 
 
 @pytest.mark.parametrize("value", LONG, ids=lambda value: type(value).__name__)
@@ -373,11 +406,24 @@ def test_every_message_is_one_short_line(clf: Classifier, value: object) -> None
         *(
             lambda name=name, method=method: attribute(clf, "a film", method=method, **{name: value})
             for name, method in (
-                ("target", "loo"), ("removal", "loo"), ("epsilon", "attnlrp"), ("site", "attnlrp"),
-                ("bypass", "lrp"), ("n_steps", "ig"), ("baseline", "ig"), ("output", "loo"),
-                ("row", "rollout"), ("residual", "rollout"), ("truncate", "loo"),
-                ("groups", "mask-gradient"), ("exact", "hybrid"), ("budget", "sampled-loo"),
-                ("seed", "sampled-loo"), ("batch_tokens", "loo"), ("contrast", "loo"), ("progress", "loo"),
+                ("target", "loo"),
+                ("removal", "loo"),
+                ("epsilon", "attnlrp"),
+                ("site", "attnlrp"),
+                ("bypass", "lrp"),
+                ("n_steps", "ig"),
+                ("baseline", "ig"),
+                ("output", "loo"),
+                ("row", "rollout"),
+                ("residual", "rollout"),
+                ("truncate", "loo"),
+                ("groups", "mask-gradient"),
+                ("exact", "hybrid"),
+                ("budget", "sampled-loo"),
+                ("seed", "sampled-loo"),
+                ("batch_tokens", "loo"),
+                ("contrast", "loo"),
+                ("progress", "loo"),
                 ("position", "loo"),
             )
         ),
@@ -398,7 +444,7 @@ def test_every_message_is_one_short_line(clf: Classifier, value: object) -> None
         lambda: Protocol(site=value),
         lambda: check_layers("lrp", value, 2),
         lambda: main_error(["explain", "a film", "--method", shown(value, 4000)]),
-    ]  # fmt: skip
+    ]
     long = []
     for number, call in enumerate(calls):
         try:

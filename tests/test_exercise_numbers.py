@@ -158,10 +158,15 @@ def rules_norm() -> list[str]:
     sd = x.std()
     assert (x[0] * g).sum() == pytest.approx(y[0].item()) and abs((x[0] * full).sum()) < 1e-12
     return [
-        f"{sd:.4f}", f"y_1 = {y[0].item():.4f}", vector([1 / sd, 0, 0], 4), vector(g, 4), vector(x[0] * g, 4),
+        f"{sd:.4f}",
+        f"y_1 = {y[0].item():.4f}",
+        vector([1 / sd, 0, 0], 4),
+        vector(g, 4),
+        vector(x[0] * g, 4),
         vector(full, 4),
-        vector(x[0] * full, 4), f"the sum ${(x[0] * g).sum():.4f} = y_1$",
-    ]  # fmt: skip
+        vector(x[0] * full, 4),
+        f"the sum ${(x[0] * g).sum():.4f} = y_1$",
+    ]
 
 
 def rules_halves() -> list[str]:
@@ -197,9 +202,12 @@ def rules_mask() -> list[str]:
     assert one[2] < max(ends) < two[2] and (two[1], four[1]) == ((8, 9), (6, 8, 9, 10))
     return [
         f"AttnLRP has ${ends[0]:.2f}$ and CP-LRP ${ends[1]:.2f}$",
-        f"layer {one[1][0]}, gives ${one[2]:.2f}$", f"give ${two[2]:.2f}$", f"at most four, ${four[2]:.2f}$",
-        f"Of the {result['masks']} masks", f"four layers, {result['better']} are above both ends",
-    ]  # fmt: skip
+        f"layer {one[1][0]}, gives ${one[2]:.2f}$",
+        f"give ${two[2]:.2f}$",
+        f"at most four, ${four[2]:.2f}$",
+        f"Of the {result['masks']} masks",
+        f"four layers, {result['better']} are above both ends",
+    ]
 
 
 def rules_half() -> list[str]:
@@ -216,10 +224,14 @@ def rules_half() -> list[str]:
 def softmax_two() -> list[str]:
     step = SoftmaxStep([math.log(3), 0], [4, 0])
     return [
-        vector(step.attention), vector(step.loo()), f"CP-LRP is ${vector(step.cp_lrp())}$",
+        vector(step.attention),
+        vector(step.loo()),
+        f"CP-LRP is ${vector(step.cp_lrp())}$",
         vector(step.value_relevance()),
-        vector(step.mask_gradient()), vector(step.logit_relevance(), 4), vector(step.attnlrp(), 4),
-    ]  # fmt: skip
+        vector(step.mask_gradient()),
+        vector(step.logit_relevance(), 4),
+        vector(step.attnlrp(), 4),
+    ]
 
 
 def softmax_uniform() -> list[str]:
@@ -293,10 +305,14 @@ def agreement_shift() -> list[str]:
         return vector((e * g).sum(1))
 
     return [
-        f"Words: $R = {read(word)}$", f"Positions: ${read(position)}$", f"Sums: ${read(word + position)}$",
-        f"so $R = {read(word + c)}$", f"c \\cdot g_t = {vector(g @ c)}$", f"so ${read(position - c)}$",
+        f"Words: $R = {read(word)}$",
+        f"Positions: ${read(position)}$",
+        f"Sums: ${read(word + position)}$",
+        f"so $R = {read(word + c)}$",
+        f"c \\cdot g_t = {vector(g @ c)}$",
+        f"so ${read(position - c)}$",
         f"The sums stay ${read(word + c + position - c)}$",
-    ]  # fmt: skip
+    ]
 
 
 def agreement_negative() -> list[str]:
@@ -318,11 +334,14 @@ def agreement_curves() -> list[str]:
         for order in ("morf", "lerf")
     )
     return [
-        f"f_0 = {morf.logits[0]:g}", vector(morf.logits[1:]), vector(lerf.logits[1:]),
+        f"f_0 = {morf.logits[0]:g}",
+        vector(morf.logits[1:]),
+        vector(lerf.logits[1:]),
         f"with the mean ${morf.mean_logit:g}$",
-        f"with the mean ${lerf.mean_logit:.4f}$", f"Delta = {lerf.mean_logit - morf.mean_logit:.4f}",
+        f"with the mean ${lerf.mean_logit:.4f}$",
+        f"Delta = {lerf.mean_logit - morf.mean_logit:.4f}",
         f"= {morf.aopc:g}$",
-    ]  # fmt: skip
+    ]
 
 
 def agreement_paired() -> list[str]:
@@ -331,10 +350,15 @@ def agreement_paired() -> list[str]:
     paired, apart = d.std(ddof=1) / 5**0.5, math.sqrt((a.var(ddof=1) + b.var(ddof=1)) / 5)
     assert d.mean() < 2 * paired < 2 * apart and d.mean() > 2 * paired / 2
     return [
-        vector(d), f"mean ${d.mean():g}$", f"${d.std(ddof=1):.4f}$", f"error is ${paired:.4f}$",
+        vector(d),
+        f"mean ${d.mean():g}$",
+        f"${d.std(ddof=1):.4f}$",
+        f"error is ${paired:.4f}$",
         f"${a.std(ddof=1):.4f}$",
-        f"${b.std(ddof=1):.4f}$", f"= {apart:.4f}$", f"({a.std(ddof=1):.4f}^2 + {b.std(ddof=1):.4f}^2)",
-    ]  # fmt: skip
+        f"${b.std(ddof=1):.4f}$",
+        f"= {apart:.4f}$",
+        f"({a.std(ddof=1):.4f}^2 + {b.std(ddof=1):.4f}^2)",
+    ]
 
 
 def agreement_ends() -> list[str]:
@@ -367,19 +391,32 @@ def judges_hand() -> list[str]:
 
 
 NUMBERS: dict[str, Callable[[], list[str]]] = {
-    "ex-p-four": products_four, "ex-p-negative": products_negative, "ex-p-sum": products_sum,
+    "ex-p-four": products_four,
+    "ex-p-negative": products_negative,
+    "ex-p-sum": products_sum,
     "ex-p-extreme": products_extreme,
-    "ex-r-linear": rules_linear, "ex-r-sign": rules_sign, "ex-r-norm": rules_norm,
+    "ex-r-linear": rules_linear,
+    "ex-r-sign": rules_sign,
+    "ex-r-norm": rules_norm,
     "ex-r-halves": rules_halves,
-    "ex-r-mask": rules_mask, "ex-r-half": rules_half,
-    "ex-s-two": softmax_two, "ex-s-uniform": softmax_uniform, "ex-s-level": softmax_level,
+    "ex-r-mask": rules_mask,
+    "ex-r-half": rules_half,
+    "ex-s-two": softmax_two,
+    "ex-s-uniform": softmax_uniform,
+    "ex-s-level": softmax_level,
     "ex-s-loss": softmax_loss,
-    "ex-s-idle": softmax_idle, "ex-s-turn": softmax_turn, "ex-s-layer": softmax_layer,
-    "ex-a-special": agreement_special, "ex-a-negative": agreement_negative, "ex-a-curves": agreement_curves,
+    "ex-s-idle": softmax_idle,
+    "ex-s-turn": softmax_turn,
+    "ex-s-layer": softmax_layer,
+    "ex-a-special": agreement_special,
+    "ex-a-negative": agreement_negative,
+    "ex-a-curves": agreement_curves,
     "ex-a-shift": agreement_shift,
-    "ex-a-paired": agreement_paired, "ex-a-ends": agreement_ends, "ex-a-player": agreement_player,
+    "ex-a-paired": agreement_paired,
+    "ex-a-ends": agreement_ends,
+    "ex-a-player": agreement_player,
     "ex-j-hand": judges_hand,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("label", NUMBERS)

@@ -29,14 +29,31 @@ PLACE = "place and question only"
 WORDS = ("slip", "slip and factor", "kind of change", "factor", "results or precision")
 TABLE = Path(__file__).with_name("exercise_slips.json")
 OPERATORS = {
-    ast.Add: "+-*", ast.Sub: "-+", ast.Mult: "*/+", ast.Div: "/*", ast.MatMult: "@*", ast.Pow: ("**", "*"),
-}  # fmt: skip
+    ast.Add: "+-*",
+    ast.Sub: "-+",
+    ast.Mult: "*/+",
+    ast.Div: "/*",
+    ast.MatMult: "@*",
+    ast.Pow: ("**", "*"),
+}
 CALLS = {
-    "sum": ("mean", "max"), "mean": ("sum", "max"), "sqrt": ("abs", "square"), "abs": ("negative", "sign"),
-    "exp": ("exp2", "negative"), "sign": ("abs", "negative"), "argsort": ("sort",), "prod": ("sum",),
-    "corrcoef": ("cov",), "delete": ("take",), "max": ("min",), "softmax": ("log_softmax",),
-    "triu_indices": ("tril_indices",), "var": ("std",), "detach": ("clone",), "flatnonzero": ("nonzero",),
-}  # fmt: skip
+    "sum": ("mean", "max"),
+    "mean": ("sum", "max"),
+    "sqrt": ("abs", "square"),
+    "abs": ("negative", "sign"),
+    "exp": ("exp2", "negative"),
+    "sign": ("abs", "negative"),
+    "argsort": ("sort",),
+    "prod": ("sum",),
+    "corrcoef": ("cov",),
+    "delete": ("take",),
+    "max": ("min",),
+    "softmax": ("log_softmax",),
+    "triu_indices": ("tril_indices",),
+    "var": ("std",),
+    "detach": ("clone",),
+    "flatnonzero": ("nonzero",),
+}
 
 
 def changes(node: Any, text: Callable[[ast.AST], str]) -> Iterator[tuple[str, str]]:

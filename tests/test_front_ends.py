@@ -246,9 +246,14 @@ def test_a_read_out_is_the_softmax_steps(deno: str) -> None:
     for (logits, values), shown in zip(given, each(deno, "softmax_lab", "softmaxStep", given), strict=True):
         step = SoftmaxStep(logits, values)
         expected = {
-            "attention": step.attention, "loo": step.loo(), "cp": step.cp_lrp(), "attnlrp": step.attnlrp(),
-            "value": step.value_relevance(), "logit": step.logit_relevance(), "output": step.output,
-        }  # fmt: skip
+            "attention": step.attention,
+            "loo": step.loo(),
+            "cp": step.cp_lrp(),
+            "attnlrp": step.attnlrp(),
+            "value": step.value_relevance(),
+            "logit": step.logit_relevance(),
+            "output": step.output,
+        }
         assert set(shown) == set(expected)
         for key, row in expected.items():
             np.testing.assert_allclose(shown[key], row, rtol=1e-9, atol=1e-12)
@@ -283,10 +288,16 @@ def board(cells: np.ndarray) -> dict[str, Any]:
     """A board of one whole run and one that lacks combinations."""
     whole = np.zeros_like(cells)
     runs = [
-        {"key": key, "label": key, "n": 9, "paper": None, "cells": packed(values, "int16"),
-         "undefined": packed(np.zeros(values.shape[:-1]), "uint16")}
+        {
+            "key": key,
+            "label": key,
+            "n": 9,
+            "paper": None,
+            "cells": packed(values, "int16"),
+            "undefined": packed(np.zeros(values.shape[:-1]), "uint16"),
+        }
         for key, values in (("whole", whole), ("part", cells))
-    ]  # fmt: skip
+    ]
     axes = [
         {"key": key, "label": key, "options": [{"key": option, "label": option} for option in options]}
         for key, options in AXES.items()

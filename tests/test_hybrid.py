@@ -179,16 +179,24 @@ def test_pairs_that_fix_no_slope() -> None:
 @pytest.mark.parametrize(
     ("method", "options", "words"),
     [
-        ("hybrid", {"exact": 0}, "exact 0"), ("hybrid", {"exact": 1.5}, "exact 1.5"),
-        ("hybrid", {"exact": True}, "exact True"), ("hybrid", {"exact": "all"}, "exact 'all'"),
-        ("hybrid", {"correct": "mean"}, "correct 'mean'"), ("hybrid", {"nodes": 3}, "nodes 3"),
-        ("hybrid", {"groups": 0}, "groups 0"), ("hybrid", {"output": "sum"}, "output 'sum'"),
-        ("hybrid", {"budget": 3}, "option 'budget'"), ("hybrid", {"removal": "delete"}, "option 'removal'"),
-        ("sampled-loo", {"budget": 0}, "budget 0"), ("sampled-loo", {"seed": -1}, "seed -1"),
-        ("sampled-loo", {"seed": 0.5}, "seed 0.5"), ("sampled-loo", {"seed": True}, "seed True"),
-        ("sampled-loo", {"output": "sum"}, "output 'sum'"), ("sampled-loo", {"exact": 3}, "option 'exact'"),
+        ("hybrid", {"exact": 0}, "exact 0"),
+        ("hybrid", {"exact": 1.5}, "exact 1.5"),
+        ("hybrid", {"exact": True}, "exact True"),
+        ("hybrid", {"exact": "all"}, "exact 'all'"),
+        ("hybrid", {"correct": "mean"}, "correct 'mean'"),
+        ("hybrid", {"nodes": 3}, "nodes 3"),
+        ("hybrid", {"groups": 0}, "groups 0"),
+        ("hybrid", {"output": "sum"}, "output 'sum'"),
+        ("hybrid", {"budget": 3}, "option 'budget'"),
+        ("hybrid", {"removal": "delete"}, "option 'removal'"),
+        ("sampled-loo", {"budget": 0}, "budget 0"),
+        ("sampled-loo", {"seed": -1}, "seed -1"),
+        ("sampled-loo", {"seed": 0.5}, "seed 0.5"),
+        ("sampled-loo", {"seed": True}, "seed True"),
+        ("sampled-loo", {"output": "sum"}, "output 'sum'"),
+        ("sampled-loo", {"exact": 3}, "option 'exact'"),
     ],
-)  # fmt: skip
+)
 def test_bad_options_are_refused_before_any_work(
     clf: Classifier, monkeypatch: pytest.MonkeyPatch, method: str, options: dict[str, Any], words: str
 ) -> None:

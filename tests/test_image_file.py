@@ -171,10 +171,19 @@ def test_a_photograph_is_turned_as_transformers_turns_it(tmp_path, orientation: 
 
 
 @pytest.mark.parametrize(
-    ("mode", "ending"), [("LA", "png"), ("LA", "tif"), ("RGBA", "png"), ("RGBA", "webp"), ("RGBA", "tif"),
-                         ("P", "png"),
-                         ("RGB", "png"), ("L", "png"), ("P", "gif")],
-)  # fmt: skip
+    ("mode", "ending"),
+    [
+        ("LA", "png"),
+        ("LA", "tif"),
+        ("RGBA", "png"),
+        ("RGBA", "webp"),
+        ("RGBA", "tif"),
+        ("P", "png"),
+        ("RGB", "png"),
+        ("L", "png"),
+        ("P", "gif"),
+    ],
+)
 def test_a_pixel_that_is_not_opaque_is_refused(tmp_path: Path, mode: str, ending: str) -> None:
     for clear in (False, True):
         image, options = Image.fromarray(COLOURS).convert(mode), {}
@@ -210,13 +219,14 @@ RGB16 = (0, 65_535, 32_768, 256, 255, 128)
 @pytest.mark.parametrize(
     "content",
     [
-        png_of(4, 0, b"\x0f", 2, struct.pack(">H", 15)), png_of(2, 0, b"\x1b", 4, struct.pack(">H", 2)),
+        png_of(4, 0, b"\x0f", 2, struct.pack(">H", 15)),
+        png_of(2, 0, b"\x1b", 4, struct.pack(">H", 2)),
         png_of(16, 2, struct.pack(">6H", *RGB16), 2, struct.pack(">3H", *RGB16[:3])),
         png_of(16, 4, struct.pack(">4H", 9, 65_400, 9, 65_535), 2),
         png_of(16, 6, struct.pack(">4H", 9, 9, 9, 65_300), 1),
     ],
     ids=["grey of 4", "grey of 2", "RGB of 16", "grey and alpha of 16", "RGB and alpha of 16"],
-)  # fmt: skip
+)
 def test_transparency_that_pillow_rounds_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.png").write_bytes(content)
     for channels in (1, 3):
@@ -244,8 +254,16 @@ def test_few_and_many_bits_without_transparency_are_read(tmp_path: Path) -> None
 def test_a_tiff_on_its_side_is_turned(tmp_path: Path, mode: str, compression: str | None) -> None:
     """All eight orientations, with what turns the upright picture into what the file stores."""
     grey = np.arange(6).reshape(2, 3) * 40
-    stored = {1: grey, 2: grey[:, ::-1], 3: grey[::-1, ::-1], 4: grey[::-1], 5: grey.T,
-              6: np.rot90(grey), 7: grey[::-1, ::-1].T, 8: np.rot90(grey, -1)}  # fmt: skip
+    stored = {
+        1: grey,
+        2: grey[:, ::-1],
+        3: grey[::-1, ::-1],
+        4: grey[::-1],
+        5: grey.T,
+        6: np.rot90(grey),
+        7: grey[::-1, ::-1].T,
+        8: np.rot90(grey, -1),
+    }
     for orientation, pixels in stored.items():
         if mode == "I;16":
             image = Image.fromarray((pixels * 257).astype(np.uint16))
@@ -326,15 +344,19 @@ def test_an_array_in_fortrans_order_is_read(tmp_path: Path) -> None:
     ("pixels", "words"),
     [
         (np.full((1, 28, 28), 65_535, np.uint16), "from 65535 to 65535"),
-        (np.full((1, 28, 28), 300), "from 300 to 300"), (np.full((1, 28, 28), -1), "from -1 to -1"),
+        (np.full((1, 28, 28), 300), "from 300 to 300"),
+        (np.full((1, 28, 28), -1), "from -1 to -1"),
         (np.ma.array(np.zeros((1, 28, 28)), mask=True), "784 entries are masked"),
         ([np.ma.array(np.zeros((28, 28)), mask=np.eye(28))], "28 entries are masked"),
-        (np.full((1, 28, 28), np.nan), "not finite"), (np.full((1, 28, 28), 255.0), "values from 255 to 255"),
-        (np.zeros((1, 28, 28), complex), "type ndarray"), (np.zeros((1, 28, 28), bool), "type ndarray"),
-        (np.full((1, 28, 28), "0"), "type ndarray"), (Image.new("P", (28, 28)), "mode P"),
+        (np.full((1, 28, 28), np.nan), "not finite"),
+        (np.full((1, 28, 28), 255.0), "values from 255 to 255"),
+        (np.zeros((1, 28, 28), complex), "type ndarray"),
+        (np.zeros((1, 28, 28), bool), "type ndarray"),
+        (np.full((1, 28, 28), "0"), "type ndarray"),
+        (Image.new("P", (28, 28)), "mode P"),
         (Image.new("LA", (28, 28)), "mode LA"),
     ],
-)  # fmt: skip
+)
 def test_arrays_that_are_no_pixels_are_refused(pixels: Any, words: str) -> None:
     with pytest.raises(InputError, match=words):
         lrp.attribute(lrp.load_classifier(VIT), pixels, method="attnlrp")

@@ -244,13 +244,22 @@ def test_groups_keep_neighbours_apart_or_are_drawn() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"groups": 0}, {"groups": "each"}, {"groups": True}, {"nodes": 2}, {"groups": 2, "nodes": 0},
-        {"groups": 2, "nodes": [0.5]}, {"groups": 2, "nodes": [1, 1]}, {"groups": 2, "nodes": [-0.1, 1]},
-        {"groups": 2, "nodes": "many"}, {"groups": 2, "nodes": True}, {"groups": 2, "epsilon": 0.1},
-        {"groups": 2, "seed": -1}, {"groups": 2, "seed": 0.5},
+        {"groups": 0},
+        {"groups": "each"},
+        {"groups": True},
+        {"nodes": 2},
+        {"groups": 2, "nodes": 0},
+        {"groups": 2, "nodes": [0.5]},
+        {"groups": 2, "nodes": [1, 1]},
+        {"groups": 2, "nodes": [-0.1, 1]},
+        {"groups": 2, "nodes": "many"},
+        {"groups": 2, "nodes": True},
+        {"groups": 2, "epsilon": 0.1},
+        {"groups": 2, "seed": -1},
+        {"groups": 2, "seed": 0.5},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_bad_options_are_refused(clf: Classifier, options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         lrp.attribute(clf, TEXTS[0], method="mask-gradient", **options)

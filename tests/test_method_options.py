@@ -130,16 +130,21 @@ class TestNames:
     @pytest.mark.parametrize(
         ("name", "words"),
         [
-            ("shap", "method 'shap'; expected one of loo, ig"), ("shap:groups=2", "method 'shap'"),
-            ("", "method ''"), ("mask-gradient:groups", "each option once, as option=value"),
-            ("mask-gradient:groups=", "each option once"), ("mask-gradient:=2", "each option once"),
-            ("mask-gradient:", "each option once"), ("mask-gradient:groups=2:groups=3", "each option once"),
+            ("shap", "method 'shap'; expected one of loo, ig"),
+            ("shap:groups=2", "method 'shap'"),
+            ("", "method ''"),
+            ("mask-gradient:groups", "each option once, as option=value"),
+            ("mask-gradient:groups=", "each option once"),
+            ("mask-gradient:=2", "each option once"),
+            ("mask-gradient:", "each option once"),
+            ("mask-gradient:groups=2:groups=3", "each option once"),
             ("attnlrp:bypass=1", "option 'bypass' for method 'attnlrp'"),
             ("pa-lrp:site=word", "option 'site' for method 'pa-lrp'"),
             ("loo:groups=2", "option 'groups' for method 'loo'"),
-            ("mask-gradient:target=1", "option 'target'"), ("ig:truncate=true", "option 'truncate'"),
+            ("mask-gradient:target=1", "option 'target'"),
+            ("ig:truncate=true", "option 'truncate'"),
         ],
-    )  # fmt: skip
+    )
     def test_names_that_say_nothing(self, name, words):
         with pytest.raises(InputError, match=words):
             method_call(name)
@@ -162,10 +167,16 @@ class TestNames:
 
     @pytest.mark.parametrize(
         ("name", "words"),
-        [("mask-gradient:groups=0", "groups 0"), ("hybrid:exact=0", "exact 0"), ("lrp:bypass=4", "layer 4"),
-         ("ig:n_steps=0", "n_steps 0"), ("mask-gradient:nodes=0.2+1", "with groups 1"),
-         ("sampled-loo:seed=x", "seed 'x'"), ("rollout:row=none", "row 'none'")],
-    )  # fmt: skip
+        [
+            ("mask-gradient:groups=0", "groups 0"),
+            ("hybrid:exact=0", "exact 0"),
+            ("lrp:bypass=4", "layer 4"),
+            ("ig:n_steps=0", "n_steps 0"),
+            ("mask-gradient:nodes=0.2+1", "with groups 1"),
+            ("sampled-loo:seed=x", "seed 'x'"),
+            ("rollout:row=none", "row 'none'"),
+        ],
+    )
     def test_a_run_refuses_bad_values_before_it_begins(self, clf, monkeypatch, name, words):
         monkeypatch.setattr(clf.encoder, "forward", None)
         with pytest.raises(InputError, match=words):

@@ -426,7 +426,8 @@ def test_what_computes_the_same_or_is_known_is_explained(kind: str) -> None:
 ELSE = "computes something else than the wiring reads from it"
 REFUSED: dict[str, tuple[Change, str]] = {
     "a scaled map": (
-        lambda n: became(first(n).output.dense, Scaled), rf"layer\.0\.output\.dense \(Scaled\) {ELSE}",
+        lambda n: became(first(n).output.dense, Scaled),
+        rf"layer\.0\.output\.dense \(Scaled\) {ELSE}",
     ),
     "a scaled head": (lambda n: became(n.classifier, Scaled), rf"module classifier \(Scaled\) {ELSE}"),
     "a scaled pooler": (lambda n: became(n.bert.pooler.dense, Scaled), r"bert\.pooler\.dense"),
@@ -451,13 +452,15 @@ REFUSED: dict[str, tuple[Change, str]] = {
         "intermediate_act_fn",
     ),
     "a forward of its own": (
-        lambda n: setattr(first(n).output.dense, "forward", lambda x: x[..., :16]), r"output\.dense",
+        lambda n: setattr(first(n).output.dense, "forward", lambda x: x[..., :16]),
+        r"output\.dense",
     ),
     "weights in 8 bits": (put("attention.self", "query", WholeNumbers), "expected plain weights"),
     "a wrapped map": (put("attention.self", "query", Wrapped), r"self\.query \(Wrapped\) is no linear map"),
     "an odd norm": (lambda n: became(first(n).output.LayerNorm, OddNorm), r"LayerNorm \(OddNorm\)"),
     "a norm without weights": (
-        put("output", "LayerNorm", nn.LayerNorm(16, elementwise_affine=False)), "a LayerNorm or an RMSNorm",
+        put("output", "LayerNorm", nn.LayerNorm(16, elementwise_affine=False)),
+        "a LayerNorm or an RMSNorm",
     ),
     "a norm of batches": (put("output", "LayerNorm", nn.BatchNorm1d(16)), r"LayerNorm \(BatchNorm1d\)"),
     "a softmax": (put("intermediate", "intermediate_act_fn", nn.Softmax(-1)), r"\(Softmax\) is none"),
@@ -475,7 +478,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     ),
     "no embeddings of types": (lambda n: setattr(n.bert.embeddings, "token_type_embeddings", None), "."),
     "maps that do not fit": (put("intermediate", "dense", nn.Linear(16, 40)), "cannot be run"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", REFUSED)

@@ -249,9 +249,21 @@ def test_the_time_of_many_labels_grows_with_their_number() -> None:
 
 
 QUOTES = (
-    'plain', '"Fine", he said', 'he said "no', '"a start', 'an end"', '"all of it"', '"a, b"', '""twice""',
-    "it's", '" "', 'one "two" three', '"', '""', 'café "映画"',
-)  # fmt: skip
+    "plain",
+    '"Fine", he said',
+    'he said "no',
+    '"a start',
+    'an end"',
+    '"all of it"',
+    '"a, b"',
+    '""twice""',
+    "it's",
+    '" "',
+    'one "two" three',
+    '"',
+    '""',
+    'café "映画"',
+)
 
 
 @pytest.mark.parametrize("between", ["\n", "\r\n"])
@@ -340,8 +352,11 @@ def json_lines(folder: Path, *labels: str, name: str = "x.jsonl") -> Path:
     ("labels", "numbers", "names"),
     [
         (("123456789012345678901", "123456789012345678902"), [0, 1], None),
-        (("9007199254740993", "0.5", "9007199254740992"), [2, 0, 1],
-         ("0.5", "9007199254740992", "9007199254740993")),
+        (
+            ("9007199254740993", "0.5", "9007199254740992"),
+            [2, 0, 1],
+            ("0.5", "9007199254740992", "9007199254740993"),
+        ),
         (("9007199254740993.0", "9007199254740992.0"), [1, 0], ("9007199254740992", "9007199254740993")),
         (("9007199254740993", "null", "9007199254740992"), [1, -1, 0], None),
         (('"2020-01-01"', '"2021-01-01T00:00:00"'), [0, 1], ("2020-01-01", "2021-01-01T00:00:00")),
@@ -349,7 +364,7 @@ def json_lines(folder: Path, *labels: str, name: str = "x.jsonl") -> Path:
         (("true", "false"), [1, 0], ("False", "True")),
         (("1.0", "0", "NaN"), [1, 0, -1], ()),
     ],
-)  # fmt: skip
+)
 def test_labels_of_json_lines_are_kept_as_they_are(
     tmp_path: Path, labels: tuple[str, ...], numbers: list[int], names: tuple[str, ...] | None
 ) -> None:

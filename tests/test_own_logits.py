@@ -27,12 +27,17 @@ from lrp_companion.methods import TEXT_METHODS, attribute, kept_logits, removal_
 
 LONG = " ".join(TEXTS) + " " + " ".join(TEXTS)
 ROTATIONS: dict[str, dict[str, Any]] = {
-    "longrope": {"rope_type": "longrope", "factor": 4.0, "original_max_position_embeddings": 8,
-                 "short_factor": [1.0, 1.5], "long_factor": [4.0, 8.0]},
+    "longrope": {
+        "rope_type": "longrope",
+        "factor": 4.0,
+        "original_max_position_embeddings": 8,
+        "short_factor": [1.0, 1.5],
+        "long_factor": [4.0, 8.0],
+    },
     "dynamic": {"rope_type": "dynamic", "factor": 4.0},
     "yarn": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8},
     "linear": {"rope_type": "linear", "factor": 2.0},
-}  # fmt: skip
+}
 
 
 def ends(tokenizer: Any, single: str) -> Any:
@@ -339,9 +344,14 @@ def talker() -> tuple[Any, Any]:
         "{% if add_generation_prompt %}<|turn|>assistant{% endif %}"
     )
     config = transformers.LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=24, num_hidden_layers=2,
-        num_attention_heads=4, max_position_embeddings=64, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        max_position_embeddings=64,
+        pad_token_id=tokenizer.pad_token_id,
+    )
     network = transformers.LlamaForCausalLM(config)
     randomise(network, 0)
     tokenizer.model_max_length = 64
@@ -377,12 +387,18 @@ def test_ids_and_talks_that_cannot_be_read_are_refused() -> None:
     clf = load_classifier(network, tokenizer)
     size = clf.network.config.vocab_size
     for given, said in (
-        ([size], f"token id {size}"), ([[5, -1]], "token id -1"),
-        ([tokenizer.bos_token_id], "special tokens only"), ([], "no texts"),
-        ([7] * 65, "65 tokens"), ([{"role": "user"}], "without its role or its content"),
-        ([{"rolle": 3}], "without its role or its content"), ([5, 2.5], "type int|type float"),
-        ([True, False], "type bool"), ([[]], "type list"), ({"text": "a"}, "type dict"),
-    ):  # fmt: skip
+        ([size], f"token id {size}"),
+        ([[5, -1]], "token id -1"),
+        ([tokenizer.bos_token_id], "special tokens only"),
+        ([], "no texts"),
+        ([7] * 65, "65 tokens"),
+        ([{"role": "user"}], "without its role or its content"),
+        ([{"rolle": 3}], "without its role or its content"),
+        ([5, 2.5], "type int|type float"),
+        ([True, False], "type bool"),
+        ([[]], "type list"),
+        ({"text": "a"}, "type dict"),
+    ):
         with pytest.raises(InputError) as caught:
             clf.encode(given)
         assert re.search(said, str(caught.value)), given
@@ -464,8 +480,10 @@ def tagger() -> tuple[Any, lrp.Classifier]:
 def test_each_text_has_a_place_of_its_own(places: Any) -> None:
     network, clf = tagger()
     texts = ["dull film", "the film of rare grace"]
-    networks = [network(**clf.tokenizer(text, return_tensors="pt")).logits[0, at, 2].item()
-           for text, at in zip(texts, (1, 4), strict=True)]  # fmt: skip
+    networks = [
+        network(**clf.tokenizer(text, return_tensors="pt")).logits[0, at, 2].item()
+        for text, at in zip(texts, (1, 4), strict=True)
+    ]
     for method in ("attnlrp", "loo", "ig", "mask-gradient", "gradient-x-input"):
         records = attribute(clf, texts, method=method, target=2, position=places)
         assert [record.logit for record in records] == pytest.approx(networks, abs=1e-6)
@@ -474,9 +492,14 @@ def test_each_text_has_a_place_of_its_own(places: Any) -> None:
 def test_a_place_that_no_text_has_is_refused() -> None:
     _, clf = tagger()
     for position, said in (
-        ([1], "1 positions for 2 texts"), ([1, 9], "position 9"), ("film", r"places 2, 5|position 'film'"),
-        ([1, None], "no position"), ("graze", "position 'graze'"), ([1, 1.5], "position 1.5"), (True, "True"),
-    ):  # fmt: skip
+        ([1], "1 positions for 2 texts"),
+        ([1, 9], "position 9"),
+        ("film", r"places 2, 5|position 'film'"),
+        ([1, None], "no position"),
+        ("graze", "position 'graze'"),
+        ([1, 1.5], "position 1.5"),
+        (True, "True"),
+    ):
         with pytest.raises(InputError, match=said):
             clf.encode(["dull film of film", "the film and a film"], position=position)
 

@@ -46,9 +46,12 @@ def test_the_command_tells_it_without_torch(tmp_path: Path) -> None:
     for name in ("my-modle", "someone/my-modle"):
         done = subprocess.run(
             [sys.executable, "-c", code, "explain", "a film", "--model", name],
-            capture_output=True, text=True, timeout=60, cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            cwd=tmp_path,
             env={**os.environ, "HF_ENDPOINT": NOBODY, "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"},
-        )  # fmt: skip
+        )
         assert done.returncode == 2 and len(done.stderr.splitlines()) == 1, done.stderr
         assert f"{name!r}, which is not a folder" in done.stderr
 

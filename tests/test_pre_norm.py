@@ -88,23 +88,39 @@ def test_logits_equal_the_transformers_network(
 
 
 ENTRIES: dict[str, Any] = {
-    "sliding_window": 3, "use_sliding_window": True, "max_window_layers": 1, "attention_chunk_size": 4,
-    "attn_logit_softcapping": 1.0, "final_logit_softcapping": 0.7, "query_pre_attn_scalar": 3,
-    "use_bidirectional_attention": True, "scale_attn_weights": False, "scale_attn_by_inverse_layer_idx": True,
-    "reorder_and_upcast_attn": True, "local_attention": 4, "is_decoder": True, "pretraining_tp": 2,
-}  # fmt: skip
+    "sliding_window": 3,
+    "use_sliding_window": True,
+    "max_window_layers": 1,
+    "attention_chunk_size": 4,
+    "attn_logit_softcapping": 1.0,
+    "final_logit_softcapping": 0.7,
+    "query_pre_attn_scalar": 3,
+    "use_bidirectional_attention": True,
+    "scale_attn_weights": False,
+    "scale_attn_by_inverse_layer_idx": True,
+    "reorder_and_upcast_attn": True,
+    "local_attention": 4,
+    "is_decoder": True,
+    "pretraining_tp": 2,
+}
 """Entries of a configuration that some family's network applies and others do not read."""
 TOGETHER: tuple[tuple[str, dict[str, Any]], ...] = (
     ("qwen2", {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 1}),
-    ("qwen3", {"use_sliding_window": True, "sliding_window": 2, "layer_types": [
-        "full_attention", "sliding_attention", "sliding_attention"]}),
+    (
+        "qwen3",
+        {
+            "use_sliding_window": True,
+            "sliding_window": 2,
+            "layer_types": ["full_attention", "sliding_attention", "sliding_attention"],
+        },
+    ),
     ("llama", {"sliding_window": 2, "layer_types": ["sliding_attention"] * 3}),
     ("mistral", {"sliding_window": 3, "layer_types": ["full_attention"] * 3}),
     ("mistral", {"sliding_window": None}),
     ("gemma2", {"layer_types": ["full_attention"] * 3, "attn_logit_softcapping": None}),
     ("gemma3_text", {"use_bidirectional_attention": True, "sliding_window": 6}),
     ("modernbert", {"local_attention": 3, "layer_types": ["full_attention", *["sliding_attention"] * 2]}),
-)  # fmt: skip
+)
 LONG = "the plot is not very quick , but warm and the actors laughed ."
 TASKS = ("ForSequenceClassification", "ForCausalLM", "ForTokenClassification")
 

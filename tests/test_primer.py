@@ -86,22 +86,33 @@ def check_rows(name: str, expected: dict[str, tuple[np.ndarray, bool]]) -> None:
 
 def test_forward_table() -> None:
     x = head([2, -6, 8])
-    check_rows("forward", {
-        "key $k_i$": (KEYS, False), "value $v_i$": (x["v"], False), "score $z_i = q\\,k_i$": (x["z"], False),
-        "weight $a_i$": (x["a"], True), "contribution $a_i v_i$": (x["a"] * x["v"], True),
-    })  # fmt: skip
+    check_rows(
+        "forward",
+        {
+            "key $k_i$": (KEYS, False),
+            "value $v_i$": (x["v"], False),
+            "score $z_i = q\\,k_i$": (x["z"], False),
+            "weight $a_i$": (x["a"], True),
+            "contribution $a_i v_i$": (x["a"] * x["v"], True),
+        },
+    )
     assert x["f"] == pytest.approx(3)
 
 
 def test_attnlrp_table() -> None:
     x = head([2, -6, 8])
-    check_rows("attnlrp", {
-        "$g_{a_i} = \\tfrac12 v_i$": (x["g_a"], False),
-        "$R_{a_i} = a_i\\, g_{a_i}$": (x["R_a"], True), "$R_{v_i} = v_i\\, g_{v_i}$": (x["R_v"], True),
-        "$g_{z_i} = a_i (g_{a_i} - 1.5)$": (x["g_z"], True), "$R_{z_i} = z_i\\, g_{z_i}$": (x["R_z"], True),
-        "$R_{k_i} = \\tfrac12 R_{z_i}$": (x["R_k"], True),
-        "$R_q = \\tfrac12 \\sum_i R_{z_i}$": (x["R_q"], True),
-    })  # fmt: skip
+    check_rows(
+        "attnlrp",
+        {
+            "$g_{a_i} = \\tfrac12 v_i$": (x["g_a"], False),
+            "$R_{a_i} = a_i\\, g_{a_i}$": (x["R_a"], True),
+            "$R_{v_i} = v_i\\, g_{v_i}$": (x["R_v"], True),
+            "$g_{z_i} = a_i (g_{a_i} - 1.5)$": (x["g_z"], True),
+            "$R_{z_i} = z_i\\, g_{z_i}$": (x["R_z"], True),
+            "$R_{k_i} = \\tfrac12 R_{z_i}$": (x["R_k"], True),
+            "$R_q = \\tfrac12 \\sum_i R_{z_i}$": (x["R_q"], True),
+        },
+    )
     assert (x["a"] * x["g_a"]).sum() == pytest.approx(1.5)
 
 
@@ -178,12 +189,14 @@ def test_named_equalities_hold() -> None:
     x = head([2, -6, 8])
     y = head([8, 4, 2])
     expected = {
-        "f = 0.25\\cdot 2": x["f"], "\\sum_i a_i g_{a_i} = ": (x["a"] * x["g_a"]).sum(),
+        "f = 0.25\\cdot 2": x["f"],
+        "\\sum_i a_i g_{a_i} = ": (x["a"] * x["g_a"]).sum(),
         "g_z = 0.25": x["g_z"][1],
         "f = 0.25\\cdot 8": y["f"],
-        "s_\\varepsilon(z) = \\tfrac{0.1}": float(rules.stabiliser(torch.tensor(-0.1, dtype=torch.float64),
-            0.1)),
-    }  # fmt: skip
+        "s_\\varepsilon(z) = \\tfrac{0.1}": float(
+            rules.stabiliser(torch.tensor(-0.1, dtype=torch.float64), 0.1)
+        ),
+    }
     for start, value in expected.items():
         (piece,) = re.findall(r"\$(" + re.escape(start) + r"[^$]*)\$", PAGE)
         sides = [evaluate(side) for side in piece.split("=")[1:]]

@@ -202,10 +202,14 @@ def test_the_curve_is_sorted_and_counted(turned):
     for wrong in ({"sight": "word"}, {"site": "words"}, {"map": "absolute-sum"}):
         with pytest.raises(InputError, match="expected one of"):
             protocol_grid.counts(run_grid, **wrong)
-    assert [side_of_zero(Interval(0, low, high, 5)) for low,
-        high in ((0.1, 1), (-1, -0.1), (-1, 1), (0.0, 1))] == [
-        "above", "below", "across", "across",
-    ]  # fmt: skip
+    assert [
+        side_of_zero(Interval(0, low, high, 5)) for low, high in ((0.1, 1), (-1, -0.1), (-1, 1), (0.0, 1))
+    ] == [
+        "above",
+        "below",
+        "across",
+        "across",
+    ]
 
 
 def test_main_effects_are_means_over_cells(turned):

@@ -16,10 +16,15 @@ from lrp_book import quiz_export as export
 from lrp_book.sphinx.quizzes import FOLDER, read_quiz
 
 FILES = sorted((ROOT / FOLDER).glob("*.toml"))
-HARD = [{"ask": r"Is $\nabla f = {a}$ ~ `x := {1: 2}`?", "options": [
-    {"text": "*Yes* & <no>", "why": r"Because $a_i \neq b$ # 1."},
-    {"text": "1 = 1: so", "why": "A [link](x.md) too.", "right": True},
-]}]  # fmt: skip
+HARD = [
+    {
+        "ask": r"Is $\nabla f = {a}$ ~ `x := {1: 2}`?",
+        "options": [
+            {"text": "*Yes* & <no>", "why": r"Because $a_i \neq b$ # 1."},
+            {"text": "1 = 1: so", "why": "A [link](x.md) too.", "right": True},
+        ],
+    }
+]
 
 
 def read_gift(text: str) -> list[tuple[str, list[tuple[bool, str, str]]]]:
@@ -89,9 +94,12 @@ def test_qti_is_a_package_of_items(quiz: list) -> None:
         item, ns = ElementTree.fromstring(text.encode()), f"{{{export.QTI}}}"
         assert name == f"{item.get('identifier')}.xml" and re.fullmatch(r"[A-Za-z_][\w.-]*", name)
         assert [child.tag.removeprefix(ns) for child in item] == [
-            "responseDeclaration", "outcomeDeclaration", "outcomeDeclaration", "itemBody",
+            "responseDeclaration",
+            "outcomeDeclaration",
+            "outcomeDeclaration",
+            "itemBody",
             "responseProcessing",
-        ]  # fmt: skip
+        ]
         choices = item.findall(f".//{ns}simpleChoice")
         (right,) = (value.text for value in item.findall(f"{ns}responseDeclaration//{ns}value"))
         letters = [one.get("identifier") for one in choices]

@@ -114,7 +114,7 @@ WRAPPED = {
     "trainer": (in_a_trainer, r"trainer\.model, trainer\.processing_class"),
     "sharded": (lambda net, tok: FullyShardedDataParallel(), "save the model whole"),
     "sentences": (lambda net, tok: SentenceTransformer(net), "pass a classifier"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", WRAPPED)
@@ -166,9 +166,20 @@ def quantised(network: nn.Module, how: str) -> nn.Module:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "how",
-    ["is_quantized", "is_loaded_in_8bit", "is_loaded_in_4bit", "configuration", "torch", "subclass", "sparse",
-     "int8", "uint8", "float8_e4m3fn", "float8_e5m2"],
-)  # fmt: skip
+    [
+        "is_quantized",
+        "is_loaded_in_8bit",
+        "is_loaded_in_4bit",
+        "configuration",
+        "torch",
+        "subclass",
+        "sparse",
+        "int8",
+        "uint8",
+        "float8_e4m3fn",
+        "float8_e5m2",
+    ],
+)
 def test_weights_in_few_bits_are_refused(how: str) -> None:
     network, tokenizer = build("bert")
     with pytest.raises(ModelError, match="expected (plain|dense) weights") as caught:
@@ -188,12 +199,17 @@ def test_folders_of_weights_in_few_bits_are_refused(tmp_path: Path, kind: object
 
 
 ODD_TENSORS = {
-    "bfloat16": lambda x: x.bfloat16(), "float8": lambda x: x.to(torch.float8_e4m3fn),
-    "sparse": lambda x: x.to_sparse(), "csr": lambda x: x.to_sparse_csr(),
-    "empty": lambda x: x[:0], "transposed": lambda x: x.mT,
-    "quantised": lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), "bits": lambda x: x > 0,
-    "meta": lambda x: x.to("meta"), "complex": lambda x: x.to(torch.complex64),
-}  # fmt: skip
+    "bfloat16": lambda x: x.bfloat16(),
+    "float8": lambda x: x.to(torch.float8_e4m3fn),
+    "sparse": lambda x: x.to_sparse(),
+    "csr": lambda x: x.to_sparse_csr(),
+    "empty": lambda x: x[:0],
+    "transposed": lambda x: x.mT,
+    "quantised": lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
+    "bits": lambda x: x > 0,
+    "meta": lambda x: x.to("meta"),
+    "complex": lambda x: x.to(torch.complex64),
+}
 
 
 @pytest.mark.filterwarnings("ignore")

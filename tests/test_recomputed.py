@@ -28,9 +28,13 @@ from lrp_companion.schema import Protocol
 
 RESULTS = Path(__file__).parents[1] / "results"
 RUNS = {
-    "sst2-companion": 4, "sst2-companion-6": 4, "imdb-companion": 2, "imdb-companion-6-seed-1": 2,
-    "trainings/sst2-companion-6-seed-1": 1, "trainings/sst2-companion-6-seed-2": 1,
-}  # fmt: skip
+    "sst2-companion": 4,
+    "sst2-companion-6": 4,
+    "imdb-companion": 2,
+    "imdb-companion-6-seed-1": 2,
+    "trainings/sst2-companion-6-seed-1": 1,
+    "trainings/sst2-companion-6-seed-2": 1,
+}
 """Folder to its number of removals."""
 TOKENS, TARGETS, STATISTICS = ("no-special", "all"), ("logit", "margin", "probability"), 3
 
@@ -166,9 +170,11 @@ def test_counts_of_the_six_cells_are_those_that_the_chapter_says():
         nearer = [cell["nearer"] for cell in stated_cells(grid(run(name)))]
         told[name] = tuple(nearer.count(side) for side in ("CP-LRP", "open", "AttnLRP"))
     assert told == {
-        "sst2-companion": (2, 0, 4), "sst2-companion-6": (2, 0, 4),
-        "imdb-companion": (0, 4, 2), "imdb-companion-6-seed-1": (0, 0, 6),
-    }  # fmt: skip
+        "sst2-companion": (2, 0, 4),
+        "sst2-companion-6": (2, 0, 4),
+        "imdb-companion": (0, 4, 2),
+        "imdb-companion-6-seed-1": (0, 0, 6),
+    }
 
 
 def test_over_trainings_has_the_mean_of_the_means():

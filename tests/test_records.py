@@ -472,9 +472,13 @@ def test_the_record_of_shifts_holds_every_shift_and_the_sites_that_none_moves(co
         (method, shift)
         for method in METHODS
         for shift in (
-            "none", *natural_shifts(companion), *["lowest r found", "highest r found"] * 3, "any", "any",
+            "none",
+            *natural_shifts(companion),
+            *["lowest r found", "highest r found"] * 3,
+            "any",
+            "any",
         )
-    ]  # fmt: skip
+    ]
     assert all(len(row["r"]) == 2 for row in record["rows"])
 
 

@@ -42,11 +42,17 @@ def length() -> Iterator[str]:
     ) -> list[lrp.Attribution]:
         return [
             attribution(
-                clf, text, np.array([times * len(token) for token in text.tokens]), method="length",
-                target=target or 0, logit=0.0, choices={"times": times}, details={"passes": (0, 0)},
+                clf,
+                text,
+                np.array([times * len(token) for token in text.tokens]),
+                method="length",
+                target=target or 0,
+                logit=0.0,
+                choices={"times": times},
+                details={"passes": (0, 0)},
             )
             for text, target in zip(texts, targets, strict=True)
-        ]  # fmt: skip
+        ]
 
     yield "length"
     forget("length")

@@ -19,8 +19,16 @@ from lrp_companion.runs.text_run import loo_map
 from lrp_companion.schema import Protocol
 
 METHODS = (
-    "loo", "attnlrp", "cp-lrp", "mask-gradient", "gradient-x-input", "ig", "hybrid", "sampled-loo", "rollout",
-)  # fmt: skip
+    "loo",
+    "attnlrp",
+    "cp-lrp",
+    "mask-gradient",
+    "gradient-x-input",
+    "ig",
+    "hybrid",
+    "sampled-loo",
+    "rollout",
+)
 NEAR = 1e-6  # the rotations of Llama are in single precision
 FAMILIES = ("bert", "distilbert", "llama")
 

@@ -88,10 +88,14 @@ def explained(
     lerf, morf = zip(*curves, strict=True)
     zeros = fixed(np.zeros((n, 3)))
     return {
-        "r": fixed(grid), "sum": fixed(sums), "size": fixed(np.full(sums.shape, 2.0)), "first": zeros,
+        "r": fixed(grid),
+        "sum": fixed(sums),
+        "size": fixed(np.full(sums.shape, 2.0)),
+        "first": zeros,
         "last": zeros,
-        "lerf": pa.array(lerf, pa.float32()), "morf": pa.array(morf, pa.float32()),
-    }  # fmt: skip
+        "lerf": pa.array(lerf, pa.float32()),
+        "morf": pa.array(morf, pa.float32()),
+    }
 
 
 def write(
@@ -122,11 +126,19 @@ def write(
 
 
 def text_run(
-    path: Path, r: Mapping[Any, Sequence[Any]], *, task: str = "sst2", layers: int = 12,
-    model: str = "made-up", curves: Mapping[Any, Sequence[Any]] | None = None, n: int = 4,
-    methods: Sequence[str] = METHODS, weights: str = "1" * 16, removals: Sequence[str] | None = None,
+    path: Path,
+    r: Mapping[Any, Sequence[Any]],
+    *,
+    task: str = "sst2",
+    layers: int = 12,
+    model: str = "made-up",
+    curves: Mapping[Any, Sequence[Any]] | None = None,
+    n: int = 4,
+    methods: Sequence[str] = METHODS,
+    weights: str = "1" * 16,
+    removals: Sequence[str] | None = None,
     ranked: bool = False,
-) -> Path:  # fmt: skip
+) -> Path:
     """Write a run on n texts. `r` and `curves` map a method or a set of layers to one entry per text; all
     else has r = 0.5.
 
@@ -139,12 +151,19 @@ def text_run(
             else ("attention-mask", "mask-token")
         )
     config = {
-        "task": task, "split": "validation", "source": "folder", "data": FINGERPRINTS[task],
-        "seed": 0, "model": model,
+        "task": task,
+        "split": "validation",
+        "source": "folder",
+        "data": FINGERPRINTS[task],
+        "seed": 0,
+        "model": model,
         "weights": weights,
-        "dtype": "float32", "methods": list(methods), "chunk": 1 if task == "sst2" else 16,
-        "removals": list(removals), "n_steps": 50,
-    }  # fmt: skip
+        "dtype": "float32",
+        "methods": list(methods),
+        "chunk": 1 if task == "sst2" else 16,
+        "removals": list(removals),
+        "n_steps": 50,
+    }
     axes = {
         "site": SITES,
         "tokens": TOKEN_CHOICES,
@@ -153,25 +172,33 @@ def text_run(
         "statistic": STATISTICS,
     }
     manifest = {
-        "model": {"name": model, "family": "bert", "layers": layers, "heads": 2, "hidden": 384,
-            "labels": ["a", "b"]},
-        "data": f"{task} made up", "axes": {name: list(values) for name, values in axes.items()},
+        "model": {
+            "name": model,
+            "family": "bert",
+            "layers": layers,
+            "heads": 2,
+            "hidden": 384,
+            "labels": ["a", "b"],
+        },
+        "data": f"{task} made up",
+        "axes": {name: list(values) for name, values in axes.items()},
         "examples": n,
-    }  # fmt: skip
+    }
     masks = list(dict.fromkeys([frozenset(), *itertools.chain(*path_masks(layers).values())]))
     tables: dict[str, dict[int, pa.Table]] = {"examples": {}, "methods": {}, "masks": {}}
     for k in range(n):
         after = np.array([[0.0, 4.0], [0.0, 3.5], [0.0, 3.0], [0.0, 2.0], [0.0, 3.75]])  # LOO 0.5, 1, 2, 0.25
         tables["examples"][k] = pa.table(
             {
-                "label": pa.array([1], pa.int8()), "target": pa.array([1], pa.int8()),
+                "label": pa.array([1], pa.int8()),
+                "target": pa.array([1], pa.int8()),
                 "tokens": pa.array([4], pa.int32()),
                 "whole": pa.array([4 + (k == 0)], pa.int32()),
                 "special": pa.array([[0, 3]], pa.list_(pa.int32())),
                 "after": pa.array([np.stack([after] * len(removals)).ravel()], pa.list_(pa.float32())),
                 "seconds": pa.array([[0.1] * len(removals)], pa.list_(pa.float32())),
             }
-        )  # fmt: skip
+        )
         for name, which, keys, statistics in (("methods", "method", methods, 3), ("masks", "mask", masks, 1)):
             alias = {frozenset(): "attnlrp", frozenset(range(1, layers + 1)): "cp-lrp"}
             row = [r.get(key, r.get(alias.get(key))) for key in keys]
@@ -207,11 +234,16 @@ def mnist_run(
     none.
     """
     config = {
-        "task": "mnist", "split": "test", "source": "folder", "data": FINGERPRINTS["mnist"],
-        "train": "3" * 12, "seed": 0,
+        "task": "mnist",
+        "split": "test",
+        "source": "folder",
+        "data": FINGERPRINTS["mnist"],
+        "train": "3" * 12,
+        "seed": 0,
         "model": "plain",
-        "options": {}, "explainers": {name: {} for name in EXPLAINERS},
-    }  # fmt: skip
+        "options": {},
+        "explainers": {name: {} for name in EXPLAINERS},
+    }
     manifest = {
         "model": {"name": "plain", "family": "linear attention"},
         "data": "mnist made up",
@@ -266,10 +298,11 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         for k in range(1, 12)
     }
     r = {
-        "ig": level(-0.1, 0.0, 0.05, 0.1), "rollout": level(0.25, 0.125, 0.25, 0.125),
+        "ig": level(-0.1, 0.0, 0.05, 0.1),
+        "rollout": level(0.25, 0.125, 0.25, 0.125),
         "attnlrp": [(0.6, 0.2, 0.2), (0.7, 0.3, -0.3), (0.8, 0.1, 0.1), (0.6, 0.3, 0.3)],
         "cp-lrp": [(0.5, 0.4, 0.4), (0.6, 0.5, 0.5), (0.7, 0.45, 0.45), (0.55, 0.5, 0.5)],
-    }  # fmt: skip
+    }
     curves = {
         "attnlrp": [(2.0, -1.0), (3.0, 0.0), (1.5, -0.5), (2.5, -0.5)],
         "cp-lrp": [(1.75, -0.5), (2.5, 0.0), (1.0, -0.5), (2.0, -0.25)],
@@ -463,12 +496,16 @@ def test_the_verdict_is_made_by_its_rule():
 @pytest.mark.parametrize(
     ("limits", "band", "expected"),
     [
-        ((0.01, 0.2), (0, math.inf), "the paper's"), ((0.0, 0.2), (0, math.inf), "open"),
-        ((-0.2, -0.1), (0, math.inf), "the other"), ((-0.1, 0.1), (-0.2, 0.2), "the paper's"),
-        ((0.1, 0.3), (-0.2, 0.2), "open"), ((0.3, 0.4), (-0.2, 0.2), "the other"),
-        ((0.9, 0.99), (-math.inf, 0.99995), "the paper's"), ((1.0, 1.0), (-math.inf, 0.99995), "the other"),
+        ((0.01, 0.2), (0, math.inf), "the paper's"),
+        ((0.0, 0.2), (0, math.inf), "open"),
+        ((-0.2, -0.1), (0, math.inf), "the other"),
+        ((-0.1, 0.1), (-0.2, 0.2), "the paper's"),
+        ((0.1, 0.3), (-0.2, 0.2), "open"),
+        ((0.3, 0.4), (-0.2, 0.2), "the other"),
+        ((0.9, 0.99), (-math.inf, 0.99995), "the paper's"),
+        ((1.0, 1.0), (-math.inf, 0.99995), "the other"),
     ],
-)  # fmt: skip
+)
 def test_a_side_is_named_only_by_the_whole_interval(limits, band, expected):
     assert side(Interval(sum(limits) / 2, *limits, 9), *band) == expected
 
@@ -528,8 +565,9 @@ def test_claims_on_digits_are_judged_over_the_variants_too():
     ] * 2
     below = find(judged, paper_claim_specs.IG_CLAIM)
     assert {effect.side for effect in below.effects if "black and white" in effect.what} == {
-        "the paper's", "the other",
-    }  # fmt: skip
+        "the paper's",
+        "the other",
+    }
     gaps = []
     for variant in accurate:
         column = [grid.values(variant, "AttnLRP", pair) for pair in ("right-LOO", "left-LOO")]
@@ -719,11 +757,13 @@ def damage(folder: Path, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ("empty", "an empty folder"), ("corrupt", "methods.parquet, which cannot be read"),
-        ("no manifest", "a folder without a manifest"), ("another key", "with rows of run"),
+        ("empty", "an empty folder"),
+        ("corrupt", "methods.parquet, which cannot be read"),
+        ("no manifest", "a folder without a manifest"),
+        ("another key", "with rows of run"),
         ("no methods", "without explained examples"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_folder_is_one_line_and_exit_code_2(folders, tmp_path, how, words, capsys):
     shutil.copytree(folders["sst2"], tmp_path / "run")
     damage(tmp_path / "run", how)
@@ -737,10 +777,11 @@ def test_a_bad_folder_is_one_line_and_exit_code_2(folders, tmp_path, how, words,
 def test_other_bad_input_is_one_line_and_exit_code_2(folders, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     for arguments, words in (
-        (["report"], "DIR"), (["report", str(tmp_path / "nowhere")], "which is not a folder"),
+        (["report"], "DIR"),
+        (["report", str(tmp_path / "nowhere")], "which is not a folder"),
         (["report", str(folders["mnist"]), "--figures", str(tmp_path)], "no run with masks"),
         (["report", str(folders["sst2"]), "--figures", str(tmp_path / "file")], "cannot be written"),
-    ):  # fmt: skip
+    ):
         assert main(arguments) == 2
         said = capsys.readouterr()
         assert said.out == "" and len(said.err.strip().splitlines()) == 1 and words in said.err

@@ -231,9 +231,19 @@ class TestKilled:
     # 32 shards and the first manifest are 33 writes; then come four tables, a summary, and the manifest again
     @pytest.mark.parametrize(
         ("step", "count"),
-        [("replace", 1), ("named", 1), ("replace", 2), ("named", 20), ("replace", 34), ("named", 34),
-         ("unlink", 12), ("named", 36), ("named", 38), ("replace", 39)],
-    )  # fmt: skip
+        [
+            ("replace", 1),
+            ("named", 1),
+            ("replace", 2),
+            ("named", 20),
+            ("replace", 34),
+            ("named", 34),
+            ("unlink", 12),
+            ("named", 36),
+            ("named", 38),
+            ("replace", 39),
+        ],
+    )
     def test_killed_in_the_middle_of_a_write(self, model, whole, tmp_path, step, count):
         out = tmp_path / "run"
         assert (
@@ -644,7 +654,7 @@ class TestRefusals:
             tmp_path / "file": "which cannot be written (",
             tmp_path / "file" / "run": "which cannot be written (",
             tmp_path / "full": "holds thesis.tex and no manifest.json",
-        }  # fmt: skip
+        }
         for place, words in places.items():
             assert main(arguments(model, place, *ALL)) == 2
             assert words in one_line(capsys)
@@ -978,10 +988,12 @@ def test_mnist_with_methods_of_ones_own(digits, tmp_path, capsys):
     assert rows["mask gradient, K = T"]["left, with LOO"].low == pytest.approx(1, abs=1e-6)
     assert run.values("mask-gradient:groups=all", "gap").max() < 1e-12
     for given, words in (
-        ("shap", "method 'shap'"), ("mask-gradient:groups=0", "groups 0"),
-        ("loo:progress=true", "options that change the numbers"), ("attnlrp,attnlrp", "each once"),
+        ("shap", "method 'shap'"),
+        ("mask-gradient:groups=0", "groups 0"),
+        ("loo:progress=true", "options that change the numbers"),
+        ("attnlrp,attnlrp", "each once"),
         ("rollout", "method 'rollout'"),
-    ):  # fmt: skip
+    ):
         capsys.readouterr()
         assert main([*call, "--out", str(tmp_path / "no"), "--methods", given]) == 2
         assert words in one_line(capsys) and not (tmp_path / "no").exists()

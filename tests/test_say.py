@@ -16,18 +16,25 @@ VALUE = Interval(-0.021, -0.03, -0.014, 1872)
 
 def test_numbers_in_words() -> None:
     assert [number(x) for x in (VALUE, 3, 0.525, -0.5, "open")] == [
-        "\u22120.02 [\u22120.03, \u22120.01]", "3", "0.53", "\u22120.50", "open",
-    ]  # fmt: skip
+        "\u22120.02 [\u22120.03, \u22120.01]",
+        "3",
+        "0.53",
+        "\u22120.50",
+        "open",
+    ]
 
 
 def test_a_sentence_without_its_records_is_left_out_and_counted(tmp_path: Path) -> None:
     (tmp_path / "sst2-companion").symlink_to(RESULTS / "sst2-companion")
     kept = records(str(tmp_path))
     said = say(
-        lambda: f"{kept.text('sst2-12').n} here", lambda: f"{kept.text('imdb-12').n} not",
-        lambda: f"{kept.sheets('embedding-shift')}", lambda: f"{kept.trained_again('companion-6-short')}",
-        lambda: f"{kept.with_maps('sst2-12')}", lambda: f"{kept.digits()}",
-    )  # fmt: skip
+        lambda: f"{kept.text('sst2-12').n} here",
+        lambda: f"{kept.text('imdb-12').n} not",
+        lambda: f"{kept.sheets('embedding-shift')}",
+        lambda: f"{kept.trained_again('companion-6-short')}",
+        lambda: f"{kept.with_maps('sst2-12')}",
+        lambda: f"{kept.digits()}",
+    )
     assert said.sentences == ("872 here",) and said.left_out == 5
     assert said._repr_markdown_().startswith("- 872 here\n- *Left out: 5 more")
     assert "Left out: 5 more" in repr(said) and "Left out" not in repr(say(lambda: "all"))

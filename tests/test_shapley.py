@@ -29,7 +29,7 @@ from lrp_book.yardsticks import (
     words_of,
     yardsticks_figure,
     yardsticks_table,
-)  # fmt: skip
+)
 from tiny_models import BERT_LIKE, IMAGE_FAMILIES, PRE_NORM, TEXTS, build, vision
 
 import lrp_companion as lrp

@@ -172,7 +172,7 @@ def test_what_a_room_is_asked_is_hidden_until_the_speaker_shows_it(name: str) ->
         ("session3", "audit-scene"),
     ],
 )
-def test_no_answer_is_on_the_screen_before_its_vote(name: str, cell: str) -> None:  # fmt: skip
+def test_no_answer_is_on_the_screen_before_its_vote(name: str, cell: str) -> None:
     text = SOURCES[name]
     assert re.search(rf" {cell}\n(:.*\n)*:hide: results\n", text)
 

@@ -107,9 +107,12 @@ def data(texts: tuple[str, ...], labels: list[int]) -> Dataset:
 class TestRecord:
     def test_fingerprint_depends_on_texts_labels_order_and_borders_and_on_nothing_else(self) -> None:
         variants = [
-            data(("a", "bc"), [1, 0]), data(("ab", "c"), [1, 0]), data(("bc", "a"), [0, 1]),
-            data(("a", "bc"), [1, 1]), data(("a",), [1])
-        ]  # fmt: skip
+            data(("a", "bc"), [1, 0]),
+            data(("ab", "c"), [1, 0]),
+            data(("bc", "a"), [0, 1]),
+            data(("a", "bc"), [1, 1]),
+            data(("a",), [1]),
+        ]
         assert len({d.fingerprint for d in variants}) == len(variants)
         same = Dataset(
             "imdb", "test", "hub", ids=("x", "y"), labels=np.array([1, 0]), texts=("a", "bc"), note="n"

@@ -17,9 +17,15 @@ from lrp_companion.loading.classifier import load_classifier
 
 FAMILIES = (*BERT_LIKE, "modernbert")
 NAMES = {
-    "bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert",
-    "mpnet": "MPNet", "electra": "Electra", "distilbert": "DistilBert", "albert": "Albert",
-}  # fmt: skip
+    "bert": "Bert",
+    "roberta": "Roberta",
+    "xlm-roberta": "XLMRoberta",
+    "camembert": "Camembert",
+    "mpnet": "MPNet",
+    "electra": "Electra",
+    "distilbert": "DistilBert",
+    "albert": "Albert",
+}
 TEXT = "the film is {mask} and never dull"
 
 

@@ -329,12 +329,21 @@ def test_a_gap_in_a_column_of_targets_is_the_predicted_class(clf: Classifier, co
 @pytest.mark.parametrize(
     "target",
     [
-        np.timedelta64(1), np.timedelta64(1, "ns"), np.datetime64(1, "ns"), np.datetime64("2020"),
-        np.array(1, dtype="m8[ns]"), np.array([1], dtype="m8[ns]"), np.array([1], dtype="M8[ns]"),
-        pd.Timedelta(1), pd.Series(pd.to_timedelta([1])), [np.timedelta64(1)], [float("nan"), 0.5][1:],
-        np.array([0.5]), pd.NaT,
+        np.timedelta64(1),
+        np.timedelta64(1, "ns"),
+        np.datetime64(1, "ns"),
+        np.datetime64("2020"),
+        np.array(1, dtype="m8[ns]"),
+        np.array([1], dtype="m8[ns]"),
+        np.array([1], dtype="M8[ns]"),
+        pd.Timedelta(1),
+        pd.Series(pd.to_timedelta([1])),
+        [np.timedelta64(1)],
+        [float("nan"), 0.5][1:],
+        np.array([0.5]),
+        pd.NaT,
     ],
-)  # fmt: skip
+)
 def test_times_are_no_classes(clf: Classifier, target: object) -> None:
     with pytest.raises(InputError, match="target"):
         attribute(clf, TEXTS[0], method="attnlrp", target=target)

@@ -30,9 +30,11 @@ SMALL_FIRST = [f"post-ln-first-seed-{seed}" for seed in range(3)]
 SMALL_MEAN = [f"post-ln-mean-seed-{seed}" for seed in range(3)]
 MEAN = [f"sst2-companion-6-mean-seed-{seed}" for seed in range(3)]
 FOLDERS = {
-    "post": "wirings", "sst2-companion-6-mean": "mean-pooling",
-    "sst2-companion-6-short": "trainings", "imdb-companion-6-short": "trainings",
-}  # fmt: skip
+    "post": "wirings",
+    "sst2-companion-6-mean": "mean-pooling",
+    "sst2-companion-6-short": "trainings",
+    "imdb-companion-6-short": "trainings",
+}
 REMOVALS = ("attention-mask", "mask-token", "pad-token", "delete")
 
 

@@ -90,11 +90,15 @@ def test_several_texts_have_spans_each(clf: Classifier) -> None:
 @pytest.mark.parametrize(
     ("texts", "unit", "words"),
     [
-        (TEXT, "letter", "unit 'letter'"), (TEXT, None, "unit None"), (TEXT, [], "unit"),
-        (TEXT, ["banana"], "'banana', 0 times"), ([TEXT, TEXT], SPANS, "for 2 texts"),
-        ([TEXT, TEXT], [SPANS], "for 2 texts"), (TEXT, [(0, 999)], "span"),
+        (TEXT, "letter", "unit 'letter'"),
+        (TEXT, None, "unit None"),
+        (TEXT, [], "unit"),
+        (TEXT, ["banana"], "'banana', 0 times"),
+        ([TEXT, TEXT], SPANS, "for 2 texts"),
+        ([TEXT, TEXT], [SPANS], "for 2 texts"),
+        (TEXT, [(0, 999)], "span"),
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("method", ["loo", "mask-gradient", "hybrid"])
 def test_units_are_refused_before_any_work(clf: Classifier, monkeypatch, method, texts, unit, words) -> None:
     def work(*_: object, **__: object) -> None:
@@ -183,9 +187,14 @@ def test_words_of_a_tokenizer_without_positions(spelling: str) -> None:
     tokenizer = OnlyInPython(SPELLINGS[spelling], [*PLAIN, " ", *PLAIN[0]])
     torch.manual_seed(0)
     config = transformers.RobertaConfig(
-        vocab_size=tokenizer.vocab_size, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=8, max_position_embeddings=80, pad_token_id=2,
-    )  # fmt: skip
+        vocab_size=tokenizer.vocab_size,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=80,
+        pad_token_id=2,
+    )
     clf = load_classifier(transformers.RobertaForSequenceClassification(config).eval(), tokenizer)
     for text, names in zip(PLAIN, NAMED, strict=True):
         (tokens,) = attribute(clf, text, method="loo", target=1)
@@ -210,12 +219,17 @@ def test_words_that_cannot_be_found_are_refused_in_one_line() -> None:
     clf = load_classifier(
         transformers.RobertaForSequenceClassification(
             transformers.RobertaConfig(
-                vocab_size=tokenizer.vocab_size, hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-                intermediate_size=8, max_position_embeddings=80, pad_token_id=2,
+                vocab_size=tokenizer.vocab_size,
+                hidden_size=8,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                intermediate_size=8,
+                max_position_embeddings=80,
+                pad_token_id=2,
             )
         ).eval(),
         tokenizer,
-    )  # fmt: skip
+    )
     (record,) = attribute(clf, PLAIN[0], method="loo", target=1)
     with pytest.raises(InputError, match="tokens without offsets"):
         record.words()

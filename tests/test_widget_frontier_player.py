@@ -254,8 +254,16 @@ def test_steps_that_repeat_or_take_two_tokens_at_once(show: Any) -> None:
 def test_the_slider_and_the_radio_buttons_by_key(page: Any, maps: Any) -> None:
     slider, last = page.get_by_role("slider"), len(maps[0]["tokens"])
     slider.focus()
-    for key, step in (("ArrowRight", 1), ("ArrowUp", 2), ("ArrowRight", 3), ("ArrowLeft", 2), ("End", last),
-                      ("ArrowRight", last), ("Home", 0), ("ArrowLeft", 0)):  # fmt: skip
+    for key, step in (
+        ("ArrowRight", 1),
+        ("ArrowUp", 2),
+        ("ArrowRight", 3),
+        ("ArrowLeft", 2),
+        ("End", last),
+        ("ArrowRight", last),
+        ("Home", 0),
+        ("ArrowLeft", 0),
+    ):
         page.keyboard.press(key)
         assert state_of(page, "step") == step
         check(page, maps)

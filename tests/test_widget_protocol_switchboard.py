@@ -283,9 +283,16 @@ def test_the_curve_goes_to_a_combination_by_keys_click_and_drag(page: Any) -> No
     cursor.focus()
     last = len(ranked) - 1
     steps = [
-        ("End", last), ("ArrowRight", last), ("ArrowLeft", last - 1), ("ArrowDown", last - 2), ("Home", 0),
-        ("ArrowLeft", 0), ("ArrowUp", 1), ("PageUp", 3), ("PageDown", 1),
-    ]  # fmt: skip
+        ("End", last),
+        ("ArrowRight", last),
+        ("ArrowLeft", last - 1),
+        ("ArrowDown", last - 2),
+        ("Home", 0),
+        ("ArrowLeft", 0),
+        ("ArrowUp", 1),
+        ("PageUp", 3),
+        ("PageDown", 1),
+    ]
     for key, to in steps:
         page.keyboard.press(key)
         assert state(page) == ("sst", ranked[to]), key

@@ -365,11 +365,15 @@ class TestPython:
     @pytest.mark.parametrize(
         ("name", "value", "message"),
         [
-            ("shares", [0.5, 0.5], "three numbers"), ("shares", [0.5, 0.6, -0.1], "at least 0"),
-            ("shares", [0.5, 0.5, 0.5], "sum 1"), ("shares", [float("nan"), 0.5, 0.5], "at least 0"),
-            ("digit", COUNT, "from 0 to 9"), ("digit", -1, "from 0 to 9"), ("map", "other", "map"),
+            ("shares", [0.5, 0.5], "three numbers"),
+            ("shares", [0.5, 0.6, -0.1], "at least 0"),
+            ("shares", [0.5, 0.5, 0.5], "sum 1"),
+            ("shares", [float("nan"), 0.5, 0.5], "at least 0"),
+            ("digit", COUNT, "from 0 to 9"),
+            ("digit", -1, "from 0 to 9"),
+            ("map", "other", "map"),
         ],
-    )  # fmt: skip
+    )
     def test_state_that_cannot_be_is_refused(
         self, name: str, value: Any, message: str, digits: list[dict[str, Any]]
     ) -> None:
@@ -381,11 +385,15 @@ class TestPython:
     @pytest.mark.parametrize(
         "change",
         [
-            {"image": np.zeros((2, 3))}, {"image": np.full((14, 14), 2.0)}, {"loo": np.zeros(4)},
-            {"loo": np.full(196, np.nan)}, {"maps": {"query": np.zeros(196)}}, {"logit": float("inf")},
+            {"image": np.zeros((2, 3))},
+            {"image": np.full((14, 14), 2.0)},
+            {"loo": np.zeros(4)},
+            {"loo": np.full(196, np.nan)},
+            {"maps": {"query": np.zeros(196)}},
+            {"logit": float("inf")},
             {"label": "x"},
         ],
-    )  # fmt: skip
+    )
     def test_records_that_do_not_fit_are_refused(
         self, change: dict[str, Any], digits: list[dict[str, Any]]
     ) -> None:

@@ -26,9 +26,13 @@ def check(page: Any) -> None:
     """All numbers of the page against the package's."""
     step = SoftmaxStep(state_of(page, "logits"), state_of(page, "values"))
     expected = {
-        "attention": step.attention, "loo": step.loo(), "cp": step.cp_lrp(), "attnlrp": step.attnlrp(),
-        "value": step.value_relevance(), "logit": step.logit_relevance(),
-    }  # fmt: skip
+        "attention": step.attention,
+        "loo": step.loo(),
+        "cp": step.cp_lrp(),
+        "attnlrp": step.attnlrp(),
+        "value": step.value_relevance(),
+        "logit": step.logit_relevance(),
+    }
     for key, row in expected.items():
         np.testing.assert_allclose(page.evaluate(READ, key), row, rtol=1e-9, atol=1e-12)
     assert float(page.locator(".lrp-lab-output").get_attribute("data-x")) == pytest.approx(

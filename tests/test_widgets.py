@@ -191,9 +191,10 @@ def test_setting_the_rows_repaints_them(browser: Any, tmp_path: Path) -> None:
     "odd", [10**400, [10**400] * 3, [{}], {}, "\ud800", None, [None] * 3, [float("nan")] * 3]
 )
 @pytest.mark.parametrize(
-    "make", [ProductTree, SoftmaxLab, HeadStepper, lambda: TokenHeatmap(hostile_map())],
+    "make",
+    [ProductTree, SoftmaxLab, HeadStepper, lambda: TokenHeatmap(hostile_map())],
     ids=["tree", "softmax", "head", "tokens"],
-)  # fmt: skip
+)
 def test_a_trait_that_no_page_can_show_is_refused(make: Any, odd: object) -> None:
     """The widget keeps what it showed, and its page and its name still work."""
     widget = make()

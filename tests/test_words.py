@@ -92,12 +92,21 @@ def test_spans_are_phrases_or_places() -> None:
 @pytest.mark.parametrize(
     ("unit", "words"),
     [
-        ("syllable", "unit 'syllable'"), (3, "unit 3"), ([], r"unit \[\]"), (["film"], "'film', 0 times"),
-        (["i", "c"], "'c', 2 times"), ([(0, 99)], r"\(0, 99\)"), ([(3, 3)], r"\(3, 3\)"), ([(0, 1.5)], "1.5"),
-        ([(True, 2)], "True"), ([(0, 6), "rich"], r"begins before 6"), (["  "], "0 times"),
-        ([(6, 7)], "without a token"), ([(1, 2), (2, 3), None], "span None"),
+        ("syllable", "unit 'syllable'"),
+        (3, "unit 3"),
+        ([], r"unit \[\]"),
+        (["film"], "'film', 0 times"),
+        (["i", "c"], "'c', 2 times"),
+        ([(0, 99)], r"\(0, 99\)"),
+        ([(3, 3)], r"\(3, 3\)"),
+        ([(0, 1.5)], "1.5"),
+        ([(True, 2)], "True"),
+        ([(0, 6), "rich"], r"begins before 6"),
+        (["  "], "0 times"),
+        ([(6, 7)], "without a token"),
+        ([(1, 2), (2, 3), None], "span None"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_unit_is_refused(unit: object, words: str) -> None:
     with pytest.raises(InputError, match=words):
         units(unit)
@@ -138,16 +147,23 @@ def test_numbers_names_and_addresses_are_one_word(word: str) -> None:
     ("text", "words"),
     [
         ("it ended at 3.", ["it", "ended", "at", "3", "."]),
-        ("at 3.5.", ["at", "3.5", "."]), ("at 50%!", ["at", "50%", "!"]),
+        ("at 3.5.", ["at", "3.5", "."]),
+        ("at 50%!", ["at", "50%", "!"]),
         ("10,000, or", ["10,000", ",", "or"]),
-        ("by @ann.", ["by", "@ann", "."]), ("see https://a.org/b.", ["see", "https://a.org/b", "."]),
-        ("(www.a.org)", ["(", "www.a.org", ")"]), ("plan B. So", ["plan", "B", ".", "So"]),
-        ("wait...what", ["wait", "...", "what"]), ("end.It was", ["end", ".", "It", "was"]),
-        ("he said:yes", ["he", "said", ":", "yes"]), ("a - b", ["a", "-", "b"]), ("x#y", ["x", "#", "y"]),
+        ("by @ann.", ["by", "@ann", "."]),
+        ("see https://a.org/b.", ["see", "https://a.org/b", "."]),
+        ("(www.a.org)", ["(", "www.a.org", ")"]),
+        ("plan B. So", ["plan", "B", ".", "So"]),
+        ("wait...what", ["wait", "...", "what"]),
+        ("end.It was", ["end", ".", "It", "was"]),
+        ("he said:yes", ["he", "said", ":", "yes"]),
+        ("a - b", ["a", "-", "b"]),
+        ("x#y", ["x", "#", "y"]),
         ("a@b", ["a", "@", "b"]),
-        ("3. 4", ["3", ".", "4"]), (":) http://", [":)", "http", "://"]),
+        ("3. 4", ["3", ".", "4"]),
+        (":) http://", [":)", "http", "://"]),
     ],
-)  # fmt: skip
+)
 def test_signs_that_end_a_word_stand_apart(text: str, words: list[str]) -> None:
     assert [text[start:end] for start, end in word_spans(text)] == words
 
@@ -191,14 +207,23 @@ def test_a_character_in_several_tokens_is_shown_once(text, tokens, offsets, show
 @pytest.mark.parametrize(
     "word",
     [
-        "\u2764\ufe0f", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "co\u00adop",
-        "\u0915\u094d\u200d\u0937", "#\ufe0f\u20e3", "1\ufe0f\u20e3", "\U0001f1f3\U0001f1f4",
-        "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f44d\U0001f3fd",
+        "\u2764\ufe0f",
+        "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "co\u00adop",
+        "\u0915\u094d\u200d\u0937",
+        "#\ufe0f\u20e3",
+        "1\ufe0f\u20e3",
+        "\U0001f1f3\U0001f1f4",
+        "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+        "\U0001f44d\U0001f3fd",
         "\U0001f3f3\ufe0f\u200d\U0001f308",
-        "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f", "\ufefffilm", "\u200fשלום",
-        "well-ma\u00adde", "e\u0301t\u00ade\u0301",
+        "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+        "\ufefffilm",
+        "\u200fשלום",
+        "well-ma\u00adde",
+        "e\u0301t\u00ade\u0301",
     ],
-)  # fmt: skip
+)
 def test_signs_without_a_form_of_their_own_stay_in_their_word(word: str) -> None:
     for text in (word, f"so {word} it", f"so {word}\nit", f"{word} it"):
         spans = word_spans(text)

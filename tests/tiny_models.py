@@ -128,15 +128,21 @@ def build(
     tokenizer = byte_pair() if family in ROBERTA_LIKE else wordpiece()
     names = ("negative", "positive", "mixed")[:labels]
     common = {
-        "vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id,
-        "id2label": dict(enumerate(names)), "label2id": {name: index for index, name in enumerate(names)},
-    }  # fmt: skip
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: index for index, name in enumerate(names)},
+    }
     wide = {
-        "hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads,
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
         "intermediate_size": inner,
-        "hidden_act": activation, "type_vocab_size": 2, "layer_norm_eps": 1e-3,
-         # large enough to be missed where it is forgotten
-    }  # fmt: skip
+        "hidden_act": activation,
+        "type_vocab_size": 2,
+        "layer_norm_eps": 1e-3,
+        # large enough to be missed where it is forgotten
+    }
     model: PreTrainedModel
     if family == "bert":
         model = BertForSequenceClassification(BertConfig(**common, **wide, max_position_embeddings=32))
@@ -242,11 +248,15 @@ def pre_norm(
     tokenizer = wordpiece() if is_bert else causal_tokenizer(start=family != "gpt2")
     names = ("negative", "positive", "mixed")[:labels]
     sizes = {
-        "vocab_size": len(tokenizer), "hidden_size": hidden, "num_hidden_layers": layers,
-        "num_attention_heads": 4, "pad_token_id": tokenizer.pad_token_id,
-        "id2label": dict(enumerate(names)), "label2id": {name: index for index, name in enumerate(names)},
+        "vocab_size": len(tokenizer),
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 4,
+        "pad_token_id": tokenizer.pad_token_id,
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: index for index, name in enumerate(names)},
         ("n_inner" if family == "gpt2" else "intermediate_size"): inner,
-    }  # fmt: skip
+    }
     config = getattr(transformers, f"{name}Config")(**{**sizes, **special, **more})
     model = getattr(transformers, f"{name}{task}")(config)
     randomise(model, seed)
@@ -267,10 +277,17 @@ def vision(
     name = {"vit": "ViT", "deit": "DeiT"}[family]
     names = ("circle", "cross", "line")[:labels]
     config = getattr(transformers, f"{name}Config")(
-        hidden_size=16, num_hidden_layers=layers, num_attention_heads=2, intermediate_size=24,
-        image_size=size, patch_size=(2, 3), num_channels=channels, layer_norm_eps=1e-3,
-        id2label=dict(enumerate(names)), label2id={name: index for index, name in enumerate(names)},
-    )  # fmt: skip
+        hidden_size=16,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=24,
+        image_size=size,
+        patch_size=(2, 3),
+        num_channels=channels,
+        layer_norm_eps=1e-3,
+        id2label=dict(enumerate(names)),
+        label2id={name: index for index, name in enumerate(names)},
+    )
     model = getattr(transformers, f"{name}{kind}")(config)
     randomise(model, seed)
     with torch.no_grad():  # a convolution has few inputs to each output

@@ -73,7 +73,7 @@ def widget_arguments(clf: Any) -> dict[str, dict[str, Any]]:
         "YourSentence": {"model": model, "folder": "m/", "examples": [text], "maps": [loo]},
         "SentenceBox": {"model": model, "folder": "m/", "feeds": "layer_toggles"},
         "LiveSentence": {"widget": lrp.widgets.LayerToggles(lattice, loo), "explain": len},
-    }  # fmt: skip
+    }
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

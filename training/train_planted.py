@@ -46,13 +46,32 @@ RULES: dict[str, list[list[str]]] = {
 }
 """The words of each rule, by the class that they decide."""
 DECOYS = (
-    "brisp", "clomb", "dwarp", "fleem", "gruntel", "havk", "jorple", "krolp", "lurmp", "mizzek", "norbem",
-    "pindle", "ruxt", "snarp", "twilp", "wump",
-)  # fmt: skip
+    "brisp",
+    "clomb",
+    "dwarp",
+    "fleem",
+    "gruntel",
+    "havk",
+    "jorple",
+    "krolp",
+    "lurmp",
+    "mizzek",
+    "norbem",
+    "pindle",
+    "ruxt",
+    "snarp",
+    "twilp",
+    "wump",
+)
 CASES = {
-    "decoys": 2, "shortcut": 4, "redundant, one copy": 2, "redundant": 3, "half": 2, "conjunction": 3,
+    "decoys": 2,
+    "shortcut": 4,
+    "redundant, one copy": 2,
+    "redundant": 3,
+    "half": 2,
+    "conjunction": 3,
     "negator": 2,
-}  # fmt: skip
+}
 """Of 18 planted sentences: 2 with each planted word, 32 places for 16 decoys."""
 SLOTS = 3
 Planted = tuple[list[int], int, str]

@@ -27,9 +27,13 @@ import lrp_companion as lrp
 
 CLASSES = 10
 PROCESSOR = {
-    "image_processor_type": "ViTImageProcessor", "do_resize": False, "size": {"height": 28, "width": 28},
-    "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": False,
-}  # fmt: skip
+    "image_processor_type": "ViTImageProcessor",
+    "do_resize": False,
+    "size": {"height": 28, "width": 28},
+    "do_rescale": True,
+    "rescale_factor": 1 / 255,
+    "do_normalize": False,
+}
 """How pixels from 0 to 255 become what the network reads."""
 
 
@@ -67,11 +71,19 @@ def digits(folder: str, split: str) -> tuple[torch.Tensor, torch.Tensor]:
 def network_of(recipe: Recipe) -> Any:
     """A network with random weights."""
     config = transformers.ViTConfig(
-        hidden_size=recipe.width, num_hidden_layers=recipe.layers, num_attention_heads=recipe.heads,
-        intermediate_size=recipe.inner, image_size=recipe.side, patch_size=recipe.patch, num_channels=1,
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, initializer_range=recipe.initial_scale,
-        id2label={k: str(k) for k in range(CLASSES)}, label2id={str(k): k for k in range(CLASSES)},
-    )  # fmt: skip
+        hidden_size=recipe.width,
+        num_hidden_layers=recipe.layers,
+        num_attention_heads=recipe.heads,
+        intermediate_size=recipe.inner,
+        image_size=recipe.side,
+        patch_size=recipe.patch,
+        num_channels=1,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        initializer_range=recipe.initial_scale,
+        id2label={k: str(k) for k in range(CLASSES)},
+        label2id={str(k): k for k in range(CLASSES)},
+    )
     return transformers.ViTForImageClassification(config)
 
 
@@ -105,8 +117,10 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
     vectors = [p for p in network.parameters() if p.ndim <= 1]
     optimizer = torch.optim.AdamW(
         [{"params": matrices, "weight_decay": recipe.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
-        lr=recipe.learning_rate, betas=(0.9, 0.98), fused=True,
-    )  # fmt: skip
+        lr=recipe.learning_rate,
+        betas=(0.9, 0.98),
+        fused=True,
+    )
     warmup = max(1, int(recipe.warmup_share * recipe.steps))
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer,
@@ -154,13 +168,14 @@ def save(
         "data": {name: fingerprint(data / f"{name}.parquet") for name in ("mnist/train", "mnist/test")},
         "parameters": sum(p.numel() for p in network.parameters()),
         "versions": {
-            "python": platform.python_version(), "torch": torch.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
             "transformers": transformers.__version__,
         },
         "weights": hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest(),
         "mnist_test": {"accuracy": round(right, 4), "n": len(test[0])},
         "curve": curve,
-    }  # fmt: skip
+    }
     (out / "training.json").write_text(json.dumps(record, indent=1) + "\n")
     print(recipe.seed, record["mnist_test"])
 

@@ -190,15 +190,21 @@ def components(pieces: list[str], width: int, scale: float) -> torch.Tensor:
 def network_of(wiring: str, recipe: Recipe, pieces: int) -> Any:
     """A network with random weights."""
     shared = {
-        "vocab_size": pieces, "hidden_size": recipe.width, "num_hidden_layers": recipe.layers,
-        "num_attention_heads": recipe.heads, "pad_token_id": 0, "id2label": LABELS,
+        "vocab_size": pieces,
+        "hidden_size": recipe.width,
+        "num_hidden_layers": recipe.layers,
+        "num_attention_heads": recipe.heads,
+        "pad_token_id": 0,
+        "id2label": LABELS,
         "initializer_range": recipe.initial_scale,
         "label2id": {label: number for number, label in LABELS.items()},
-    }  # fmt: skip
+    }
     plain = {
-        "intermediate_size": recipe.inner, "max_position_embeddings": recipe.positions,
-        "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-    }  # fmt: skip
+        "intermediate_size": recipe.inner,
+        "max_position_embeddings": recipe.positions,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
     gated = {"intermediate_size": recipe.gated_inner, "max_position_embeddings": recipe.positions}
     if wiring.startswith("post-ln"):
         kind = transformers.BertForSequenceClassification
@@ -338,8 +344,10 @@ def fit(
     vectors = [p for p in network.parameters() if p.ndim <= 1]
     optimizer = torch.optim.AdamW(
         [{"params": matrices, "weight_decay": recipe.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
-        lr=recipe.learning_rate, betas=(0.9, 0.98), fused=True,
-    )  # fmt: skip
+        lr=recipe.learning_rate,
+        betas=(0.9, 0.98),
+        fused=True,
+    )
     warmup = max(1, int(recipe.warmup_share * recipe.steps))
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer,
@@ -386,13 +394,14 @@ def save(
         **about,
         "parameters": sum(p.numel() for p in network.parameters()),
         "versions": {
-            "python": platform.python_version(), "torch": torch.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
             "transformers": transformers.__version__,
         },
         "weights": hashlib.sha256((out / "model.safetensors").read_bytes()).hexdigest(),
         "sst2_validation": {"accuracy": round(right, 4), "n": 872},
         "curve": curve,
-    }  # fmt: skip
+    }
     (out / "training.json").write_text(json.dumps(record, indent=1) + "\n")
 
 

@@ -54,9 +54,13 @@ def random_model(folder: Path, shape: tuple[int, int, int, int], *, seed: int) -
     layers, hidden, heads, inner = shape
     tokenizer = transformers.AutoTokenizer.from_pretrained(EMBEDDED_FOLDER / "companion")
     config = transformers.BertConfig(
-        vocab_size=len(tokenizer), num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
-        intermediate_size=inner, num_labels=3,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        num_hidden_layers=layers,
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        intermediate_size=inner,
+        num_labels=3,
+    )
     network = transformers.BertForSequenceClassification(config).double()
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -86,9 +90,13 @@ def difference(name: str, peer: str, ours: list[Attribution], theirs: list[np.nd
     scores, others = (np.concatenate(rows) for rows in ([row.scores for row in ours], theirs))
     largest = float(np.abs(scores - others).max())
     return {
-        "method": name, "peer": peer, "texts": len(ours), "scores": len(scores), "difference": largest,
+        "method": name,
+        "peer": peer,
+        "texts": len(ours),
+        "scores": len(scores),
+        "difference": largest,
         "relative": largest / float(np.abs(scores).max()),
-    }  # fmt: skip
+    }
 
 
 def compare(clf: Classifier, texts: list[str], folder: Path, python: Path) -> Any:
@@ -131,9 +139,14 @@ def measure(python: Path, *, texts: int, seed: int) -> dict[str, Any]:
                 print(line(row), flush=True)
     here = {name: version(name) for name in ("torch", "transformers", "captum")}
     config = {
-        "dtype": "float64", "seed": seed, "data": data.describe(), "texts": texts, "epsilon": 0.0,
-        "n_steps": STEPS, "requirements": list(REQUIREMENTS),
-    }  # fmt: skip
+        "dtype": "float64",
+        "seed": seed,
+        "data": data.describe(),
+        "texts": texts,
+        "epsilon": 0.0,
+        "n_steps": STEPS,
+        "requirements": list(REQUIREMENTS),
+    }
     return {"config": config, "versions": {"here": here, "LXT's environment": versions}, "rows": rows}
 
 

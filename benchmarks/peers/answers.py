@@ -46,10 +46,15 @@ def talker(*, layers: int = 6, hidden: int = 256, seed: int = 0) -> Classifier:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=bytes_alone, pad_token="<pad>", bos_token="<s>")
     torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=hidden, intermediate_size=3 * hidden, num_hidden_layers=layers,
-        num_attention_heads=hidden // 32, pad_token_id=tokenizer.pad_token_id, initializer_range=0.2,
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        intermediate_size=3 * hidden,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 32,
+        pad_token_id=tokenizer.pad_token_id,
+        initializer_range=0.2,
         bos_token_id=tokenizer.bos_token_id,
-    )  # fmt: skip
+    )
     return load_classifier(LlamaForCausalLM(config).eval(), tokenizer)
 
 
@@ -95,19 +100,27 @@ def measure(*, repeats: int, samples: int) -> dict[str, Any]:
     )
     return {
         "config": {
-            "prompt tokens": len(PROMPT), "answer tokens": len(ANSWER), "layers": 6, "hidden": 256, "seed": 0,
-            "dtype": "float32", "threads": 1, "repeats": repeats, "samples": samples,
+            "prompt tokens": len(PROMPT),
+            "answer tokens": len(ANSWER),
+            "layers": 6,
+            "hidden": 256,
+            "seed": 0,
+            "dtype": "float32",
+            "threads": 1,
+            "repeats": repeats,
+            "samples": samples,
         },
         "versions": {name: version(name) for name in ("torch", "transformers", "captum")},
         "loo": {
-            "difference": float(np.abs(ours - theirs).max()), "largest": float(np.abs(ours).max()),
+            "difference": float(np.abs(ours - theirs).max()),
+            "largest": float(np.abs(ours).max()),
             "difference, token by token": float(np.abs(ours - stepwise).max()),
             "r, token by token with a cache": pearson(ours.ravel(), cached.ravel()),
             "time, captum over package": ratio(seconds["captum"], seconds["package"]),
             "time, captum cached over package": ratio(seconds["captum, cached"], seconds["package"]),
         },
         "shapley": {"r of all subsets with sampled orders": pearson(exact[0], sampled[0])},
-    }  # fmt: skip
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:

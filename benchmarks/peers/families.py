@@ -26,17 +26,24 @@ from lrp_companion.tape.encoder import Encoder
 LAYERS, HIDDEN, HEADS, INNER, VOCABULARY, LABELS = 3, 32, 4, 48, 200, 3
 SHARED = {"num_key_value_heads": 2, "head_dim": 8}
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
-    "bert": ("Bert", {}), "gpt2": ("GPT2", {"n_inner": INNER}), "llama": ("Llama", SHARED),
-    "qwen2": ("Qwen2", {"num_key_value_heads": 2}), "qwen3": ("Qwen3", SHARED),
-    "gemma3_text": ("Gemma3Text", {**SHARED, "query_pre_attn_scalar": 8, "sliding_window": 6,
-                                   "sliding_window_pattern": 2}),
-}  # fmt: skip
+    "bert": ("Bert", {}),
+    "gpt2": ("GPT2", {"n_inner": INNER}),
+    "llama": ("Llama", SHARED),
+    "qwen2": ("Qwen2", {"num_key_value_heads": 2}),
+    "qwen3": ("Qwen3", SHARED),
+    "gemma3_text": (
+        "Gemma3Text",
+        {**SHARED, "query_pre_attn_scalar": 8, "sliding_window": 6, "sliding_window_pattern": 2},
+    ),
+}
 """What LXT 2.1 has rules for and this package wires: the name in `transformers`, and sizes of its own."""
 CHANGES: dict[str, dict[str, Any]] = {
-    "as it comes": {}, "stabiliser 1e-15": {"stabiliser": 1e-15}, "norms in float64": {"precise": ["norms"]},
+    "as it comes": {},
+    "stabiliser 1e-15": {"stabiliser": 1e-15},
+    "norms in float64": {"precise": ["norms"]},
     "softmax, too": {"precise": ["norms", "softmax"]},
     "all three": {"stabiliser": 1e-15, "precise": ["norms", "softmax"]},
-}  # fmt: skip
+}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "AttnLRP": ("attnLRP", {}),
     "CP-LRP, gate held constant": ("cp_LRP", {"gate": "constant"}),
@@ -48,10 +55,18 @@ def network_of(family: str, *, seed: int) -> nn.Module:
     """A random classifier of a family in float64; every parameter is drawn."""
     name, sizes = FAMILIES[family]
     config = getattr(transformers, f"{name}Config")(
-        vocab_size=VOCABULARY, hidden_size=HIDDEN, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
-        intermediate_size=INNER, num_labels=LABELS, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-        max_position_embeddings=64, **sizes,
-    )  # fmt: skip
+        vocab_size=VOCABULARY,
+        hidden_size=HIDDEN,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS,
+        intermediate_size=INNER,
+        num_labels=LABELS,
+        pad_token_id=0,
+        bos_token_id=1,
+        eos_token_id=2,
+        max_position_embeddings=64,
+        **sizes,
+    )
     network = getattr(transformers, f"{name}ForSequenceClassification")(config).double().eval()
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -104,9 +119,12 @@ def asked(texts: int, *, seed: int) -> list[dict[str, Any]]:
     """Random ids, of 5 to 24 tokens, and a target for each."""
     draw = np.random.default_rng(seed)
     return [
-        {"input_ids": draw.integers(1, VOCABULARY, draw.integers(5, 25)).tolist(),
-         "target": int(draw.integers(LABELS))} for _ in range(texts)
-    ]  # fmt: skip
+        {
+            "input_ids": draw.integers(1, VOCABULARY, draw.integers(5, 25)).tolist(),
+            "target": int(draw.integers(LABELS)),
+        }
+        for _ in range(texts)
+    ]
 
 
 def measure(python: Path, *, texts: int, seed: int) -> dict[str, Any]:
@@ -139,5 +157,6 @@ def measure(python: Path, *, texts: int, seed: int) -> dict[str, Any]:
     here = {name: version(name) for name in ("torch", "transformers")}
     return {
         "config": {"dtype": "float64", "seed": seed, "texts": texts, "epsilon": 0.0, **sizes},
-        "versions": {"here": here, "LXT's environment": versions}, "rows": rows,
-    }  # fmt: skip
+        "versions": {"here": here, "LXT's environment": versions},
+        "rows": rows,
+    }

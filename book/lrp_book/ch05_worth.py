@@ -38,9 +38,11 @@ from lrp_companion.show.tables import Table, table
 Row = dict[str, Any]
 PATHS = {"front-to-back": "front to back", "back-to-front": "back to front", "single": "single layer"}
 KINDS = {
-    "LOO of another training": ("#6b4fa0", "s"), "LOO of another depth": ("#a8216b", "D"),
-    "LOO by another removal": ("#946500", "^"), "method": ("#0067a5", "o"),
-}  # fmt: skip
+    "LOO of another training": ("#6b4fa0", "s"),
+    "LOO of another depth": ("#a8216b", "D"),
+    "LOO by another removal": ("#946500", "^"),
+    "method": ("#0067a5", "o"),
+}
 """What an r is of, with its colour and marker."""
 LOOKS = {"words": ("#0067a5", "o"), "positions": ("#c44c00", "s"), "sums": ("#00755e", "^")}
 """Colour and marker of each protocol."""
@@ -235,9 +237,14 @@ def scale_strip(rows: Sequence[Row], *, title: str) -> Drawing:
             look: Row = {"color": colour, "markerfacecolor": face, "markersize": 5}
             axes.plot(row["r"].mean, y, marker=marker, linestyle="none", **look)
         axes.annotate(
-            f"{means[name]:.2f}", (1, y), xycoords=("axes fraction", "data"), xytext=(6, 0),
-            textcoords="offset points", va="center", annotation_clip=False,
-        )  # fmt: skip
+            f"{means[name]:.2f}",
+            (1, y),
+            xycoords=("axes fraction", "data"),
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            annotation_clip=False,
+        )
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(-0.7, len(names) - 0.3)

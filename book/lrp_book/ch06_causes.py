@@ -88,11 +88,19 @@ def signs_table(runs: Sequence[TextRun]) -> Table:
         groups = {"n both": row["r, both positive"], "n otherwise": row["r, otherwise"]}
         row |= {name: r.n if r else 0 for name, r in groups.items()}
     columns = {
-        "run": "run", "method": "method", "negative map": "negative sum: map", "negative LOO": "LOO",
-        "turned": "sign of r reversed", "r": "r raw", "r, sum to one": "r sum to one",
-        "r, both positive": "r, both sums positive", "n both": "n", "r, otherwise": "r raw, otherwise",
-        "r, otherwise, sum to one": "r sum to one, otherwise", "n otherwise": "n",
-    }  # fmt: skip
+        "run": "run",
+        "method": "method",
+        "negative map": "negative sum: map",
+        "negative LOO": "LOO",
+        "turned": "sign of r reversed",
+        "r": "r raw",
+        "r, sum to one": "r sum to one",
+        "r, both positive": "r, both sums positive",
+        "n both": "n",
+        "r, otherwise": "r raw, otherwise",
+        "r, otherwise, sum to one": "r sum to one, otherwise",
+        "n otherwise": "n",
+    }
     caption = f"Sums and signs; {EVERYTHING}".replace("raw maps", "raw and sum-to-one maps")
     return table(rows, columns=columns, caption=caption)
 
@@ -132,9 +140,14 @@ def first_token_table(runs: Sequence[TextRun]) -> Table:
     for row in rows:
         row |= {f"n {side}": row[side].n if row[side] else 0 for side in ("below", "above")}
     columns = {
-        "data": "data", "run": "run", "share": "share with LOO at [CLS] > 0",
-        "below": "where it is < 0", "n below": "n", "above": "where it is > 0", "n above": "n",
-    }  # fmt: skip
+        "data": "data",
+        "run": "run",
+        "share": "share with LOO at [CLS] > 0",
+        "below": "where it is < 0",
+        "n below": "n",
+        "above": "where it is > 0",
+        "n above": "n",
+    }
     by = "by the sign of LOO at [CLS]: mean difference of r, words + positions, all tokens, raw maps"
     return table(rows, columns=columns, caption=f"{EFFECT} {by}")
 
@@ -276,10 +289,13 @@ def shift_band(record: Row) -> Drawing:
     r = shifted_r(record)
     sizes = sorted({size for shift, size in r if "r found" in shift})
     lines = {
-        (method, end): [float(np.nanmean(r[at][method])) for at in
-                        [("none", 0.0), *((f"{end} r found", size) for size in sizes)]]
-        for method in SHIFTED for end in ("lowest", "highest")
-    }  # fmt: skip
+        (method, end): [
+            float(np.nanmean(r[at][method]))
+            for at in [("none", 0.0), *((f"{end} r found", size) for size in sizes)]
+        ]
+        for method in SHIFTED
+        for end in ("lowest", "highest")
+    }
     listed = "; ".join(
         f"{name} from {lines[method, 'lowest'][-1]:.2f} to {lines[method, 'highest'][-1]:.2f} "
         f"at size {sizes[-1]:g}"
@@ -453,9 +469,13 @@ def tag_table(rows: Sequence[Row], *, title: str) -> Table:
     """
     shown = [{**row, "n": _sizes(row), "small": bool(row["p, Holm"] < 0.05)} for row in rows]
     columns = {
-        "protocol": "protocol", "feature": "tag", "with tag": "mean with the tag",
-        "effect": "minus the others", "n": "n", "small": "p, Holm, below 0.05",
-    }  # fmt: skip
+        "protocol": "protocol",
+        "feature": "tag",
+        "with tag": "mean with the tag",
+        "effect": "minus the others",
+        "n": "n",
+        "small": "p, Holm, below 0.05",
+    }
     caption = f"{title}; p, Holm: corrected for all {len(rows)} comparisons"
     return table(shown, columns=columns, caption=caption)
 
@@ -466,11 +486,14 @@ def subgroup_table(rows: Sequence[Row], *, run: str) -> Table:
         {
             "protocol": row["protocol"],
             "what": ("{0} 1 - {0} 0" if row["groups"] else "{0}: rank correlation").format(row["feature"]),
-            "effect": row["effect"], "n": _sizes(row),
-            "p": "≤ 0.0001" if row["p"] <= 0.0001 else f"{row['p']:.4f}", "p, Holm": f"{row['p, Holm']:.3f}",
+            "effect": row["effect"],
+            "n": _sizes(row),
+            "p": "≤ 0.0001" if row["p"] <= 0.0001 else f"{row['p']:.4f}",
+            "p, Holm": f"{row['p, Holm']:.3f}",
         }
-        for row in rows if row["run"] == run
-    ]  # fmt: skip
+        for row in rows
+        if row["run"] == run
+    ]
     needs("subgroup_table", shown, "rows")
     question = f"{run}: does the difference depend on the example?"
     return table(shown, caption=f"{question} p, Holm: corrected for all {len(rows)} comparisons")

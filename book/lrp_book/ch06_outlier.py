@@ -129,9 +129,11 @@ def outlier_figure(run: TextRun) -> Drawing:
 
 
 LEFT_OUT = {
-    "as it is": (), "position of [CLS] 0": ("position",), "word of [CLS] 0": ("word",),
+    "as it is": (),
+    "position of [CLS] 0": ("position",),
+    "word of [CLS] 0": ("word",),
     "[CLS] not counted": None,
-}  # fmt: skip
+}
 """What is taken out of the map at `[CLS]`, at words + positions with all tokens counted."""
 
 

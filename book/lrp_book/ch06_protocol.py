@@ -36,7 +36,7 @@ from lrp_companion.show.canvas import (
     label_points,
     limits,
     settle,
-)  # fmt: skip
+)
 from lrp_companion.show.palette import INK
 from lrp_companion.show.tables import Table, table
 
@@ -203,8 +203,12 @@ def option_dots(grids: Sequence[Grid]) -> Drawing:
     """Draw the mean effect over all cells with an option, option by option, one marker per run."""
     needs("option_dots", grids, "grids")
     effects = [{(row["choice"], row["option"]): row["mean"] for row in choice_effects(one)} for one in grids]
-    named = {(name, option): AXIS_LABELS[name][1][option]
-             for name in PROTOCOL_AXES for one in grids for option in one.distinct[name]}  # fmt: skip
+    named = {
+        (name, option): AXIS_LABELS[name][1][option]
+        for name in PROTOCOL_AXES
+        for one in grids
+        for option in one.distinct[name]
+    }
     said = [f"Mean of {EFFECT} over all combinations with an option."]
     for one, means in zip(grids, effects, strict=True):
         listed = ", ".join(f"{text} {means[key].mean:+.2f}" for key, text in named.items() if key in means)

@@ -65,7 +65,7 @@ from lrp_companion.show.canvas import (
     label_points,
     limits,
     settle,
-)  # fmt: skip
+)
 from lrp_companion.show.palette import INK
 from lrp_companion.show.tables import Table, table
 
@@ -113,8 +113,10 @@ def _check(runs: Sequence[TextRun]) -> None:
         needs_text("trainings", run)
     if len(runs) < 2:
         raise refuse(f"{len(runs)} runs", "at least two", "train the model again with another --seed")
-    first, *others = ({"task": r.task, "layers": r.layers, "data": r.manifest["config"]["data"],
-                       "examples": r.n} for r in runs)  # fmt: skip
+    first, *others = (
+        {"task": r.task, "layers": r.layers, "data": r.manifest["config"]["data"], "examples": r.n}
+        for r in runs
+    )
     for run, other in zip(runs[1:], others, strict=True):
         for what, got in other.items():
             if got != first[what]:
@@ -199,8 +201,10 @@ def training_shares(group: xr.DataArray) -> dict[str, float]:
     rows = variance_shares(_defined(group), ("training", "choices"))
     shares = {" ".join(row["choices"]): row["share"] for row in rows}
     return {
-        "choices": shares["choices"], "training": shares["training"], "together": shares["training choices"]
-    }  # fmt: skip
+        "choices": shares["choices"],
+        "training": shares["training"],
+        "together": shares["training choices"],
+    }
 
 
 def training_likeness(group: xr.DataArray) -> float:
@@ -250,9 +254,14 @@ def training_counts_table(group: xr.DataArray) -> Table:
     axes = {name: group[name].values.tolist() for name in ("tokens", "map")}
     rows = [{"which": name, **training_counts(group, **fixed)} for name, fixed in subsets(axes).items()]
     columns = {
-        "which": "tokens; map", "cells": "cells", "above": "above 0 in all", "below": "below 0 in all",
-        "against": "above in one, below in another", "open": "open in some", "one sign": "means of one sign",
-    }  # fmt: skip
+        "which": "tokens; map",
+        "cells": "cells",
+        "above": "above 0 in all",
+        "below": "below 0 in all",
+        "against": "above in one, below in another",
+        "open": "open in some",
+        "one sign": "means of one sign",
+    }
     where = f"cells by where the whole 95 % interval of {EFFECT} lies"
     return table(rows, columns=columns, caption=f"{_setting(group)}: {where}")
 
@@ -346,15 +355,28 @@ def pooling_outcomes(reading_first: Sequence[TextRun], reading_mean: Sequence[Te
         return {name: float(run.difference("cp-lrp", "attnlrp", at).mean) for name, at in protocols.items()}
 
     points = (
-        Point(1, f"the share of [CLS] in the sum of |R| is below {half:.3f}, half of that with [CLS] read",
-              ("mean",), lambda run: {"share": float(np.nanmean(first_share(run)))},
-              lambda value: value["share"] < half),
-        Point(2, "CP-LRP minus AttnLRP has one sign at the words and at words + positions, all tokens",
-              ("mean",), effects, one_sign),
-        Point(3, "where LOO at [CLS] is above 0 and where it is below, the two are less than 0.1 apart",
-              ("mean",), lambda run: {"above - below": sign_gap(run)},
-              lambda value: abs(value["above - below"]) < LARGEST_GAP),
-    )  # fmt: skip
+        Point(
+            1,
+            f"the share of [CLS] in the sum of |R| is below {half:.3f}, half of that with [CLS] read",
+            ("mean",),
+            lambda run: {"share": float(np.nanmean(first_share(run)))},
+            lambda value: value["share"] < half,
+        ),
+        Point(
+            2,
+            "CP-LRP minus AttnLRP has one sign at the words and at words + positions, all tokens",
+            ("mean",),
+            effects,
+            one_sign,
+        ),
+        Point(
+            3,
+            "where LOO at [CLS] is above 0 and where it is below, the two are less than 0.1 apart",
+            ("mean",),
+            lambda run: {"above - below": sign_gap(run)},
+            lambda value: abs(value["above - below"]) < LARGEST_GAP,
+        ),
+    )
     return judged(points, {"mean": reading_mean})
 
 
@@ -445,8 +467,10 @@ def variant_curve(run: MnistGridRun) -> Drawing:
     middle.axhline(ACCURACY, color=INK, linewidth=0.9, linestyle=":")
     middle.set_ylabel("accuracy")
     label_points(middle, [Name(f"the paper's {100 * ACCURACY:.0f} %", 0.6 * len(x), ACCURACY, INK)])
-    present = {name: [o for o in options if any(row.get(name) == o for row in rows)]
-               for name, (_, options) in VARIANT_LABELS.items()}  # fmt: skip
+    present = {
+        name: [o for o in options if any(row.get(name) == o for row in rows)]
+        for name, (_, options) in VARIANT_LABELS.items()
+    }
     options = [(name, option) for name, several in present.items() for option in several if len(several) > 1]
     option_matrix(bottom, rows, options, VARIANT_LABELS)
     bottom.set_xlabel("variants and maps, by r of left with LOO")

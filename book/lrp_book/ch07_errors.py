@@ -109,11 +109,13 @@ def anytime_maps(
             scores[list(places)] = exact[list(places)]
             kept = {tokens: counted(special, tokens) for tokens in TOKEN_CHOICES}
             return {
-                "scores": scores, "forwards": forwards, "backwards": backwards,
+                "scores": scores,
+                "forwards": forwards,
+                "backwards": backwards,
                 "exact": sorted(map(int, places)),
                 "r": {name: agreement(scores, exact, special, Protocol(tokens=name)) for name in kept},
                 "error": {name: float(relative_error(scores[at], exact[at])) for name, at in kept.items()},
-            }  # fmt: skip
+            }
 
         grouped = [
             step(integrate(np.stack([known[k, row.tobytes()] for row in rows]), *how), len(rows), len(rows))
@@ -180,14 +182,22 @@ def mask_paths(
     value = np.array([step[3] for step in along]).reshape(len(places), points)
     slope = np.array([step[0][places[k // points]] for k, step in enumerate(along)]).reshape(value.shape)
     return {
-        "w": w, "tokens": [encoded.tokens[place] for place in places], "label": clf.labels[explained],
-        "value": value, "slope": slope, "loo": value[:, -1] - value[:, 0], "gradient": slope[:, -1],
-    }  # fmt: skip
+        "w": w,
+        "tokens": [encoded.tokens[place] for place in places],
+        "label": clf.labels[explained],
+        "value": value,
+        "slope": slope,
+        "loo": value[:, -1] - value[:, 0],
+        "gradient": slope[:, -1],
+    }
 
 
 PATH_LOOKS: tuple[tuple[str, Any], ...] = (
-    ("#0067a5", "-"), ("#c44c00", (0, (3, 1.5))), ("#00755e", (0, (6, 2, 1, 2))), ("#a8216b", (0, (1, 1))),
-)  # fmt: skip
+    ("#0067a5", "-"),
+    ("#c44c00", (0, (3, 1.5))),
+    ("#00755e", (0, (6, 2, 1, 2))),
+    ("#a8216b", (0, (1, 1))),
+)
 
 
 @mpl.rc_context(canvas.LOOK)
@@ -289,9 +299,11 @@ def largest_loo(clf: Classifier, texts: Sequence[str]) -> tuple[int, str]:
 # -- where it errs, from records -------------------------------------------------------------------------
 
 FEATURES = {
-    "length": "length", "confidence": "confidence", "concentration": "concentration of attention",
+    "length": "length",
+    "confidence": "confidence",
+    "concentration": "concentration of attention",
     "special": "attention on special tokens",
-}  # fmt: skip
+}
 """What is known of a text, and its heading: tokens, the predicted class, and two columns of `attention`."""
 
 

@@ -67,11 +67,12 @@ def frontier(run: TextRun, *, methods: Sequence[str] | None = None) -> xr.Datase
             **{name: (("explainer", "tokens", "example"), values) for name, values in near.items()},
             "logit": (("explainer", "curve", "example"), logit),
             "seconds": (("explainer", "example"), seconds),
-            "forwards": ("explainer", forwards), "backwards": ("explainer", backwards),
+            "forwards": ("explainer", forwards),
+            "backwards": ("explainer", backwards),
             "cost": ("explainer", forwards + backwards),
         },
         {"curve": list(curves)},
-    )  # fmt: skip
+    )
 
 
 def of_each(values: xr.DataArray) -> dict[str, Any]:
@@ -364,7 +365,7 @@ QUESTIONS: dict[str, tuple[str, tuple[str, ...]]] = {
         f"correction, {k} exact tokens": (f"hybrid:exact={k}", tuple(f"hybrid:exact={k}{by}" for by in _BY))
         for k in (2, 4, 8)
     },
-}  # fmt: skip
+}
 """Each question with the option used before, and those that must be better on all models and tokens."""
 
 

@@ -30,14 +30,20 @@ LABELS = {"d": "CP-LRP − AttnLRP", "mask-gradient:groups=8": "mask gradient, 8
 PLAIN, COUNTED = "patches", "all tokens + positions"
 POINTS = (
     ("CP-LRP is ahead with [CLS] and positions", (("above", "cp-lrp", COUNTED, "attnlrp", COUNTED),)),
-    ("The readings have two signs", (
-        ("below", "cp-lrp", PLAIN, "attnlrp", PLAIN), ("above", "cp-lrp", COUNTED, "attnlrp", COUNTED))),
-    ("The mask gradient is ahead at the patches", tuple(
-        ("above", "mask-gradient", PLAIN, rules, PLAIN) for rules in ("attnlrp", "cp-lrp"))),
-    ("Positions bring AttnLRP nearer to LOO", (
-        ("above", "attnlrp", "patches + positions", "attnlrp", PLAIN),)),
+    (
+        "The readings have two signs",
+        (("below", "cp-lrp", PLAIN, "attnlrp", PLAIN), ("above", "cp-lrp", COUNTED, "attnlrp", COUNTED)),
+    ),
+    (
+        "The mask gradient is ahead at the patches",
+        tuple(("above", "mask-gradient", PLAIN, rules, PLAIN) for rules in ("attnlrp", "cp-lrp")),
+    ),
+    (
+        "Positions bring AttnLRP nearer to LOO",
+        (("above", "attnlrp", "patches + positions", "attnlrp", PLAIN),),
+    ),
     ("Bypassing the last layer alone helps", (("above", "lrp:bypass=4", PLAIN, "attnlrp", PLAIN),)),
-)  # fmt: skip
+)
 """The prediction, point by point: differences of r at two readings, and on which side of 0 each lies."""
 
 

@@ -34,15 +34,27 @@ NUMBERS = ("first", "top", "top by size", "share", "decoy first")
 the largest scores, or |scores|; a planted word's score over the sum of |scores| of the words, the mean of a
 pair; a decoy has the largest score."""
 LABELS = {
-    "loo:removal=delete": "LOO, deletion", "loo:removal=mask-token": "LOO, [MASK]",
-    "mask-gradient:groups=8": "mask gradient, 8 groups", "shapley:exact=0:permutations=16": "Shapley",
-    "ig:n_steps=20": "IG", "rollout:residual=true": "rollout with identity",
-}  # fmt: skip
+    "loo:removal=delete": "LOO, deletion",
+    "loo:removal=mask-token": "LOO, [MASK]",
+    "mask-gradient:groups=8": "mask gradient, 8 groups",
+    "shapley:exact=0:permutations=16": "Shapley",
+    "ig:n_steps=20": "IG",
+    "rollout:residual=true": "rollout with identity",
+}
 SHAPLEY = "shapley:exact=0:permutations=16"
 SHOWN = (
-    "loo", "mask-gradient", "mask-gradient:groups=8", SHAPLEY, "ig:n_steps=20", "attnlrp", "cp-lrp", "pa-lrp",
-    "gradient-x-input", "rollout:residual=true", "rollout",
-)  # fmt: skip
+    "loo",
+    "mask-gradient",
+    "mask-gradient:groups=8",
+    SHAPLEY,
+    "ig:n_steps=20",
+    "attnlrp",
+    "cp-lrp",
+    "pa-lrp",
+    "gradient-x-input",
+    "rollout:residual=true",
+    "rollout",
+)
 
 
 @dataclass(frozen=True)
@@ -107,16 +119,21 @@ def judged_of(manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, 
         signed, size, share = (arrays[f"{rule} {key}"] for key in ("signed", "size", "share"))
         here, decoys = signed[..., :planted], signed[..., planted:]
         of_rule = (
-            (here == 1).any(-1), (here <= planted).all(-1), (size[..., :planted] <= planted).all(-1),
-            share[..., :planted].astype(np.float64).mean(-1), (decoys == 1).any(-1),
-        )  # fmt: skip
+            (here == 1).any(-1),
+            (here <= planted).all(-1),
+            (size[..., :planted] <= planted).all(-1),
+            share[..., :planted].astype(np.float64).mean(-1),
+            (decoys == 1).any(-1),
+        )
         values[number][..., counts] = np.stack(of_rule, 1)
         against = 1 - arrays["label"][counts].astype(int)
         logits[rule] = arrays[f"{rule} logits"][counts][np.arange(counts.sum()), :, against]
     coords = {
-        "rule": list(RULES), "explainer": methods, "number": list(NUMBERS),
+        "rule": list(RULES),
+        "explainer": methods,
+        "number": list(NUMBERS),
         "example": arrays["example"].tolist(),
-    }  # fmt: skip
+    }
     named = xr.DataArray(values, coords, list(coords), name="planted")
     return Judged(manifest["wiring"], seed, manifest["followed"], named, logits)
 
@@ -183,9 +200,13 @@ def followed_table(groups: Mapping[str, Sequence[Judged]], *, caption: str) -> T
             row["decoys"] = _range([one.followed["decoys"]["as alone"] for one in group], ".3f")
             rows.append(row | {"sentences": _range(counted, "d"), "second": _second(rule, group)})
     columns = {
-        "wiring": "wiring", "rule": "rule", "followed": "rule followed", "decoys": "decoys change nothing",
-        "sentences": "sentences that count", "second": "logit of one word, of none (0) to both (1)",
-    }  # fmt: skip
+        "wiring": "wiring",
+        "rule": "rule",
+        "followed": "rule followed",
+        "decoys": "decoys change nothing",
+        "sentences": "sentences that count",
+        "second": "logit of one word, of none (0) to both (1)",
+    }
     return table(rows, columns=columns, caption=caption)
 
 
@@ -315,8 +336,7 @@ POINTS: tuple[tuple[str, Holds, tuple[str, ...]], ...] = (
     ("The rules are learned", _learned, ()),
     ("A second copy adds little", lambda one: 1 / of_one("redundant", one) - 1 < 0.25, ()),
     ("Shortcut: LOO, LRP and Shapley put it first", _shortcut, ()),
-    ("Copies: LOO fails",
-        lambda one: _small(one, "loo") and one.mean("redundant", "loo", "top") < 0.5, ()),
+    ("Copies: LOO fails", lambda one: _small(one, "loo") and one.mean("redundant", "loo", "top") < 0.5, ()),
     ("Copies: the mask gradient fails", lambda one: _small(one, "mask-gradient"), ()),
     ("Copies: LRP and Shapley do not", _copies, ()),
     ("Conjunction: LOO is ahead of LRP", lambda one: _ahead(one, "conjunction", "top", 0.95), ()),
@@ -324,9 +344,14 @@ POINTS: tuple[tuple[str, Holds, tuple[str, ...]], ...] = (
     ("Negator: LOO is ahead of LRP", lambda one: _ahead(one, "negator", "first", 0.9), ()),
     ("AttnLRP is ahead of CP-LRP in Llama's wiring, near it in BERT's", _sides, ("post-ln-first", "llama")),
     ("No decoy comes first", _no_decoy, ()),
-    ("Copies: further LOO, hybrid and 8 groups fail", lambda one: _small(
-        one, "loo:removal=delete", "loo:removal=mask-token", "hybrid", "mask-gradient:groups=8"), ()),
-)  # fmt: skip
+    (
+        "Copies: further LOO, hybrid and 8 groups fail",
+        lambda one: _small(
+            one, "loo:removal=delete", "loo:removal=mask-token", "hybrid", "mask-gradient:groups=8"
+        ),
+        (),
+    ),
+)
 """The prediction's points 1 to 12: what each says, whether a training meets it, its wirings if not all."""
 
 
@@ -346,7 +371,7 @@ def outcomes(groups: Mapping[str, Sequence[Judged]]) -> list[dict[str, Any]]:
 TEACHER = {
     "CP-LRP − AttnLRP": ("cp-lrp", "attnlrp"),
     "mask gradient − AttnLRP": ("mask-gradient", "attnlrp"),
-}  # fmt: skip
+}
 
 
 def gaps(run: TextRun, *, statistic: str = "pearson") -> dict[str, Interval]:

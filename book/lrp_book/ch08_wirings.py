@@ -74,9 +74,15 @@ GATES = {
 }
 """AttnLRP by the share that the factor without the gate receives, and the grouping of the product."""
 ON_FRONTIER = (
-    "attnlrp", "cp-lrp", "mask-gradient", "mask-gradient:groups=4", "mask-gradient:groups=8",
-    "hybrid:exact=4", "hybrid:exact=8", "loo",
-)  # fmt: skip
+    "attnlrp",
+    "cp-lrp",
+    "mask-gradient",
+    "mask-gradient:groups=4",
+    "mask-gradient:groups=8",
+    "hybrid:exact=4",
+    "hybrid:exact=8",
+    "loo",
+)
 """What is compared by cost: two rule sets, and one to many passes through the true model."""
 WORTH = ("own", "other", "beyond", "ceiling")
 LEAST_GAP, LEAST_GAIN = 0.1, 0.01

@@ -307,8 +307,10 @@ def _smollm2(folder: str) -> Iterator[tuple[int, str, list[Item]]]:
     sst, own = r["sst2"], ("facts", "sentences")
     means = {
         (m, reading, s): mean(at(sst, reading, s).sel(explainer=m))
-        for m in sst.explainer.values for reading in (WORDS, every) for s in STATISTIC
-    }  # fmt: skip
+        for m in sst.explainer.values
+        for reading in (WORDS, every)
+        for s in STATISTIC
+    }
     d = {s: gap(sst, every, s) for s in STATISTIC}
     yield 1, "all tokens: d at least 0.05 by Pearson", [above("d", d["pearson"], 0.05)]
     half = d["spearman"].mean - d["pearson"].mean / 2

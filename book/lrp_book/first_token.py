@@ -34,10 +34,15 @@ def pair(tokenizer: PreTrainedTokenizerBase, *, seed: int = 0) -> tuple[Classifi
     (2, 16)
     """
     config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=WIDTH, num_hidden_layers=2, num_attention_heads=HEADS,
-        intermediate_size=24, max_position_embeddings=POSITIONS, layer_norm_eps=1e-12,
+        vocab_size=len(tokenizer),
+        hidden_size=WIDTH,
+        num_hidden_layers=2,
+        num_attention_heads=HEADS,
+        intermediate_size=24,
+        max_position_embeddings=POSITIONS,
+        layer_norm_eps=1e-12,
         pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
+    )
     draw, networks = torch.Generator().manual_seed(seed), []
     network = BertForSequenceClassification(config).double().eval()
     half, width = WIDTH // 2, WIDTH // HEADS

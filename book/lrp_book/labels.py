@@ -10,9 +10,11 @@ from lrp_companion.show.palette import styles
 TOKENS = {"no-special": "words", "all": "all tokens"}
 OPTIONS = {"n_steps": "{} steps", "exact": "{} exact", "budget": "{}", "groups": "K = {}"}
 TRIED = {
-    "weights=equal": "equal weights", "by=random": "random groups", "by=gradient": "groups by |gradient|",
+    "weights=equal": "equal weights",
+    "by=random": "random groups",
+    "by=gradient": "groups by |gradient|",
     "correct=line": "line",
-}  # fmt: skip
+}
 
 
 def method_label(name: str) -> str:

@@ -215,12 +215,15 @@ class LayerGame:
         masks |= {"best of all": best, "worst of all": best_mask(-game)}
         return [
             {
-                "choice": name, "mask": mask, "layers": mask_label(bypassed(mask)),
-                "chosen": self.interval(mask, on), "judged": self.interval(mask, other),
+                "choice": name,
+                "mask": mask,
+                "layers": mask_label(bypassed(mask)),
+                "chosen": self.interval(mask, on),
+                "judged": self.interval(mask, other),
                 "gap": self._gap(best, mask, other),
             }
             for name, mask in masks.items()
-        ]  # fmt: skip
+        ]
 
     def _gap(self, best: int, mask: int, part: str) -> Interval:
         a, b = self.column(best, part), self.column(mask, part)
@@ -277,10 +280,13 @@ def standing(run: TextRun, *, site: str = "word", tokens: str = "no-special") ->
     rank[np.argsort(-means, kind="stable")] = np.arange(1, len(means) + 1)
     total, later = float(means[-1] - means[0]), float(shapley_values(means)[run.layers // 2 :].sum())
     return {
-        "masks": len(means), "attnlrp": int(rank[0]), "cp-lrp": int(rank[-1]),
-        "best": sorted(bypassed(int(means.argmax()))), "total": total,
+        "masks": len(means),
+        "attnlrp": int(rank[0]),
+        "cp-lrp": int(rank[-1]),
+        "best": sorted(bypassed(int(means.argmax()))),
+        "total": total,
         "later": later / total if total else math.nan,
-    }  # fmt: skip
+    }
 
 
 @mpl.rc_context(LOOK)
@@ -360,9 +366,12 @@ def _interaction_panel(axes: Axes, pairs: np.ndarray) -> AxesImage:
 def mask_choices(game: LayerGame, *, chosen_on: str = "first half") -> Table:
     """Masks chosen on one half of the examples and judged on the other, with the gap to the best mask."""
     columns = {
-        "choice": "mask", "layers": "bypassed", "chosen": "r where chosen",
-        "judged": "r on the other half", "gap": "below the best",
-    }  # fmt: skip
+        "choice": "mask",
+        "layers": "bypassed",
+        "chosen": "r where chosen",
+        "judged": "r on the other half",
+        "gap": "below the best",
+    }
     rows = [{**row, "chosen": row["chosen"].mean} for row in game.choices(chosen_on=chosen_on)]
     return table(rows, columns=columns, caption=f"{game.caption}; chosen on the {chosen_on}", digits=3)
 
@@ -426,11 +435,13 @@ def _gains(both: np.ndarray, path: str, n: int, examples: int) -> dict[str, Any]
     )
     top = int(gains[0].argmax())
     return {
-        "gains": tuple(of_layers), "total": whole, "later - first": halves,
+        "gains": tuple(of_layers),
+        "total": whole,
+        "later - first": halves,
         "share": share if side_of_zero(whole) in ("above", "below") else None,
         "largest": top + 1 if n else None,
         "largest in draws": float((gains[1:].argmax(1) == top).mean()) if n > 1 else None,
-    }  # fmt: skip
+    }
 
 
 def gain_under(gains: xr.Dataset, protocol: Protocol) -> dict[str, Any]:
@@ -492,9 +503,14 @@ def late_table(paths: Mapping[str, xr.Dataset], *, title: str) -> Table:
             row |= {"cells": later.size, "both": np.sum((later == "above") & (total == "above"))}
             rows.append({"path": f"{path.replace('-', ' ')}; {AXIS_LABELS['tokens'][1][tokens]}", **row})
     columns = {
-        "path": "path; tokens that count", "cells": "cells", "above": "later > first", "across": "open",
-        "below": "first > later", "total above": "r rises", "total below": "r falls",
+        "path": "path; tokens that count",
+        "cells": "cells",
+        "above": "later > first",
+        "across": "open",
+        "below": "first > later",
+        "total above": "r rises",
+        "total below": "r falls",
         "both": "rises, later > first",
-    }  # fmt: skip
+    }
     caption = f"{title}: cells (site, map, removal, output; Pearson) by where the whole 95 % interval lies"
     return table(rows, columns=columns, caption=caption)

@@ -225,11 +225,17 @@ def page(kept: Records) -> list[str]:
     assert tuple(forms) == tuple(MAP_SUFFIXES)
     chapter = "[chapter 2](../notebooks/02_mnist_invariance.ipynb)"
     out += [f"MNIST, attention without softmax ({chapter}); five nets; Pearson only.", ""]
-    out += tabs({
-        title: markup(pairs, digit_rows(kept, digits, form), first="method",
-            caption=f"r of two maps; {title.lower()}")
-        for form, title in forms.items()
-    })  # fmt: skip
+    out += tabs(
+        {
+            title: markup(
+                pairs,
+                digit_rows(kept, digits, form),
+                first="method",
+                caption=f"r of two maps; {title.lower()}",
+            )
+            for form, title in forms.items()
+        }
+    )
     groups = {"paper": ["r"], "ours": BOTH, "MPNet": BOTH}
     for data in DATA:
         named = "SST-2" if data == "SST" else "IMDB"
@@ -240,13 +246,21 @@ def page(kept: Records) -> list[str]:
             out += [f"MPNet here is one training, on {n} reviews: a processor needs hours for each."]
         out += [""]
         pages = {
-            title: markup(groups, agreement_rows(kept, data, title), first="method",
-                caption=f"Mean r with LOO, {named}; {title[0].lower() + title[1:]}")
+            title: markup(
+                groups,
+                agreement_rows(kept, data, title),
+                first="method",
+                caption=f"Mean r with LOO, {named}; {title[0].lower() + title[1:]}",
+            )
             for title in READINGS
-        }  # fmt: skip
+        }
         curves = dict.fromkeys(("LeRF (higher is better)", "MoRF (lower)", "Δ (higher)"), both)
-        pages["Perturbation curves"] = markup(curves, curve_rows(kept, data), first="method",
-            caption=f"Mean logit while tokens are taken away, {named}")  # fmt: skip
+        pages["Perturbation curves"] = markup(
+            curves,
+            curve_rows(kept, data),
+            first="method",
+            caption=f"Mean logit while tokens are taken away, {named}",
+        )
         out += tabs(pages)
     for data in DATA:
         named = "SST-2" if data == "SST" else "IMDB"
@@ -255,11 +269,17 @@ def page(kept: Records) -> list[str]:
         groups = {"paper": ["r"], "ours, Pearson": ["words", "all"]}
         if data == "SST":
             groups |= {"MPNet, words": BOTH, "MPNet, all": BOTH}
-        out += tabs({
-            title: markup(groups, path_rows(kept, data, path), first="layers bypassed",
-                caption=f"Mean r with LOO, {named}; {title.lower()}")
-            for path, title in PATHS.items()
-        })  # fmt: skip
+        out += tabs(
+            {
+                title: markup(
+                    groups,
+                    path_rows(kept, data, path),
+                    first="layers bypassed",
+                    caption=f"Mean r with LOO, {named}; {title.lower()}",
+                )
+                for path, title in PATHS.items()
+            }
+        )
     return [*out, "(look-up-runs)=", "## The runs", "", "```{raw} html", runs(kept), "```"]
 
 

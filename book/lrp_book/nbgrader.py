@@ -64,9 +64,13 @@ def tags(grade_id: str, *, grade: bool = False, solution: bool = False, points: 
     False
     """
     settings: dict[str, Any] = {
-        "grade": grade, "grade_id": grade_id, "locked": not solution, "schema_version": SCHEMA,
-        "solution": solution, "task": False,
-    }  # fmt: skip
+        "grade": grade,
+        "grade_id": grade_id,
+        "locked": not solution,
+        "schema_version": SCHEMA,
+        "solution": solution,
+        "task": False,
+    }
     return {"nbgrader": settings if points is None else settings | {"points": points}}
 
 

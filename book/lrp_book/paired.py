@@ -16,9 +16,12 @@ from lrp_companion.show.tables import Table, table
 
 Row = Mapping[str, Any]
 COLUMNS = {
-    "mean": "mean", "median": "median", "wins": "examples won", "z": "Fisher's z",
+    "mean": "mean",
+    "median": "median",
+    "wins": "examples won",
+    "z": "Fisher's z",
     "disagree": "another side than the mean",
-}  # fmt: skip
+}
 LEAD_COLUMNS = ("removal", "tokens", "difference", "median", "wins", "trainings", "n")
 NOTE = "examples won: share of examples with a positive difference, a tie counts as a half"
 
@@ -102,7 +105,13 @@ def removal_leads_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -
         for row in rows
     ]
     columns = {
-        "label": "LOO by", a: method_label(a), b: method_label(b), "difference": "difference",
-        "median": "median", "wins": "examples won", "each": "by training", "n": "n",
-    }  # fmt: skip
+        "label": "LOO by",
+        a: method_label(a),
+        b: method_label(b),
+        "difference": "difference",
+        "median": "median",
+        "wins": "examples won",
+        "each": "by training",
+        "n": "n",
+    }
     return table(shown, columns=columns, caption=caption, digits=digits)

@@ -31,9 +31,13 @@ def claims_table(checked: Sequence[Claim]) -> Table:
         for claim in checked
     ]
     columns = {
-        "claim": "no.", "says": "the paper's claim, in our words", "where": "where",
-        "rule": "the paper's side", "verdict": "verdict", "runs": "by run",
-    }  # fmt: skip
+        "claim": "no.",
+        "says": "the paper's claim, in our words",
+        "where": "where",
+        "rule": "the paper's side",
+        "verdict": "verdict",
+        "runs": "by run",
+    }
     return table(rows, columns=columns, caption=f"Claims and verdicts. {VERDICTS}")
 
 
@@ -53,10 +57,13 @@ def verdicts_table(checked: Sequence[Claim], *, beside: Mapping[int, tuple[str, 
         row = {**says, "Pearson": counts if sides else None, "rank": by_rank if ranks else None}
         rows.append(row | {"beside": (beside or {}).get(claim.number, (None, None))[1]})
     columns = {
-        "claim": "no.", "says": "the paper's claim, in our words", "verdict": "verdict",
-        "Pearson": "Pearson", "rank": "rank",
+        "claim": "no.",
+        "says": "the paper's claim, in our words",
+        "verdict": "verdict",
+        "Pearson": "Pearson",
+        "rank": "rank",
         **({"beside": "base size"} if beside else {}),
-    }  # fmt: skip
+    }
     return table(rows, columns=columns, caption=f"Verdicts, and how many effects lie {WHERE}. {VERDICTS}")
 
 
@@ -73,19 +80,35 @@ def effects_table(checked: Sequence[Claim], *, digits: int = 3) -> Table:
     """What the verdicts rest on: a row per claim, run, protocol and effect."""
     rows = [
         {
-            "claim": f"{claim.number}", "run": effect.run, "protocol": effect.protocol, "effect": effect.what,
-            "value": replace(effect.value, undefined=0), "n": effect.value.n, "paper": effect.paper,
-            "detectable": effect.detectable, "side": effect.side, "note": effect.note or None,
-            "rank": effect.rank and replace(effect.rank, undefined=0), "rank side": effect.rank_side or None,
+            "claim": f"{claim.number}",
+            "run": effect.run,
+            "protocol": effect.protocol,
+            "effect": effect.what,
+            "value": replace(effect.value, undefined=0),
+            "n": effect.value.n,
+            "paper": effect.paper,
+            "detectable": effect.detectable,
+            "side": effect.side,
+            "note": effect.note or None,
+            "rank": effect.rank and replace(effect.rank, undefined=0),
+            "rank side": effect.rank_side or None,
         }
         for claim in checked
         for effect in claim.effects
-    ]  # fmt: skip
+    ]
     columns = {
-        "claim": "no.", "run": "run", "protocol": "protocol", "effect": "effect",
-        "value": "here", "n": "n", "detectable": "n can show", "paper": "paper", "side": "interval on side",
-        "rank": "by rank", "rank side": "rank on side",
-    }  # fmt: skip
+        "claim": "no.",
+        "run": "run",
+        "protocol": "protocol",
+        "effect": "effect",
+        "value": "here",
+        "n": "n",
+        "detectable": "n can show",
+        "paper": "paper",
+        "side": "interval on side",
+        "rank": "by rank",
+        "rank side": "rank on side",
+    }
     if any(row["note"] for row in rows):
         columns["note"] = "note"
     caption = f"Effects behind the verdicts: {INTERVALS}; paper: from its tables"
@@ -99,9 +122,16 @@ def runs_table(runs: Sequence[AnyRun]) -> Table:
         for row in ran(runs)
     ]
     columns = {
-        "run": "run", "model": "model", "layers": "layers", "examples": "n", "cut": "texts cut",
-        "key": "key", "minutes": "minutes", "hardware": "hardware", "commit": "commit",
-    }  # fmt: skip
+        "run": "run",
+        "model": "model",
+        "layers": "layers",
+        "examples": "n",
+        "cut": "texts cut",
+        "key": "key",
+        "minutes": "minutes",
+        "hardware": "hardware",
+        "commit": "commit",
+    }
     return table(rows, columns=columns, caption="What was run", digits=1)
 
 

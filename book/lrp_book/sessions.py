@@ -31,8 +31,10 @@ _LABEL = re.compile(r"^\*\*(\w+)\.\*\* ", re.MULTILINE)
 _PART = re.compile(r"^```\{part\} ([^\n]*)\n((?::[^\n]*\n)*)\n?(.*?)\n```$", re.MULTILINE | re.DOTALL)
 _PAGE = re.compile(r"^(`{4,})\{(handout|teaching)\}\n(.*?)\n\1\n?", re.MULTILINE | re.DOTALL)
 _GOALS = re.compile(r"<!-- goals -->\n(.*?)\n<!-- end of goals -->", re.DOTALL)
-PLANS = ("| at | min | slides | what | where |\n| ---: | ---: | --- | --- | --- |",
-    "| at | min | slides | what you do | on the screen |\n| ---: | ---: | --- | --- | --- |")  # fmt: skip
+PLANS = (
+    "| at | min | slides | what | where |\n| ---: | ---: | --- | --- | --- |",
+    "| at | min | slides | what you do | on the screen |\n| ---: | ---: | --- | --- | --- |",
+)
 SHEET = """# For instructors: run sheet of session {0}
 
 :::{{admonition}} On this page

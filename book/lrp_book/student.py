@@ -187,9 +187,16 @@ def write_notebooks(source: Path, target: Path) -> list[Path]:
     return written
 
 
-BUNDLED = ("book/lrp_book/__init__.py", "book/lrp_book/exercises/*.py", "lrp_companion/__init__.py",
-    "lrp_companion/checks.py", "lrp_companion/widgets/__init__.py", "lrp_companion/widgets/base.py",
-    "lrp_companion/widgets/static/base.js", "LICENSE")  # fmt: skip
+BUNDLED = (
+    "book/lrp_book/__init__.py",
+    "book/lrp_book/exercises/*.py",
+    "lrp_companion/__init__.py",
+    "lrp_companion/checks.py",
+    "lrp_companion/widgets/__init__.py",
+    "lrp_companion/widgets/base.py",
+    "lrp_companion/widgets/static/base.js",
+    "LICENSE",
+)
 """What `check` needs: NumPy and these files; torch for the one exercise that differentiates."""
 HOW = """Exercises of the LRP Companion, without an installation of it.
 

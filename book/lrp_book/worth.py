@@ -25,8 +25,11 @@ WHAT = ("own", "other", "beyond", "partial", "ceiling", "lead")
 """What `worth` gives of each method."""
 TOKENS = {"no-special": "words only", "all": "all tokens"}
 REMOVALS = {
-    "attention-mask": "attention mask", "mask-token": "[MASK]", "pad-token": "[PAD]", "delete": "deletion",
-}  # fmt: skip
+    "attention-mask": "attention mask",
+    "mask-token": "[MASK]",
+    "pad-token": "[PAD]",
+    "delete": "deletion",
+}
 
 
 def correlations(a: Sequence[np.ndarray], b: Sequence[np.ndarray], kept: Sequence[np.ndarray]) -> np.ndarray:

@@ -26,8 +26,12 @@ from lrp_companion.show.tables import Table, table
 
 Texts = Sequence[Mapping[str, Any]]
 ORDER = (
-    ("attnlrp", "cp-lrp"), ("cp-lrp", "loo"), ("attnlrp", "ig"), ("ig", "loo"), ("loo", "mask-gradient"),
-)  # fmt: skip
+    ("attnlrp", "cp-lrp"),
+    ("cp-lrp", "loo"),
+    ("attnlrp", "ig"),
+    ("ig", "loo"),
+    ("loo", "mask-gradient"),
+)
 BY_RANK = ("post-ln-first", "post-ln-mean", "gpt2")
 WIRINGS = ("post-ln-first", "post-ln-mean", "modernbert", "gpt2", "llama")
 SHOWN = ("loo", "mask-gradient-8", "mask-gradient", "attnlrp", "cp-lrp", "ig", "gradient-x-input")

@@ -19,7 +19,22 @@ from lrp_companion.metrics.faithfulness import (
 from lrp_companion.metrics.statistics import Interval, bootstrap_mean, paired_difference
 
 __all__ = [
-    "ConservationGap", "Curve", "Interval", "InvarianceGap", "Leverage", "agreement", "bootstrap_mean",
-    "conservation_gap", "faithfulness_gap", "invariance_gap", "kendall", "leverage", "normalise",
-    "paired_difference", "pearson", "perturbation_curve", "removal_order", "spearman",
-]  # fmt: skip
+    "ConservationGap",
+    "Curve",
+    "Interval",
+    "InvarianceGap",
+    "Leverage",
+    "agreement",
+    "bootstrap_mean",
+    "conservation_gap",
+    "faithfulness_gap",
+    "invariance_gap",
+    "kendall",
+    "leverage",
+    "normalise",
+    "paired_difference",
+    "pearson",
+    "perturbation_curve",
+    "removal_order",
+    "spearman",
+]

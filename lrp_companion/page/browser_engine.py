@@ -37,9 +37,20 @@ from lrp_companion.widgets.base import STATIC, embed
 
 ENGINE = STATIC / "engine"
 WORKER = (
-    "refusal", "kernel", "activations", "rules", "encoder", "forward", "embedding_relevance", "propagation",
-    "tokenizer", "explain", "masks", "weights", "worker",
-)  # fmt: skip
+    "refusal",
+    "kernel",
+    "activations",
+    "rules",
+    "encoder",
+    "forward",
+    "embedding_relevance",
+    "propagation",
+    "tokenizer",
+    "explain",
+    "masks",
+    "weights",
+    "worker",
+)
 """The worker's modules, each after those that it imports."""
 FORMAT, MAX_TOKENS = 2, 128
 MOST_WEIGHTS = 120_000_000
@@ -158,9 +169,17 @@ def _activation(clf: Classifier, function: Any) -> str | None:
 
 
 FURTHER = (
-    "gate", "attention_input_norm", "mlp_input_norm", "attention_branch_norm", "mlp_branch_norm",
-    "query_norm", "key_norm", "key_heads", "cap", "window",
-)  # fmt: skip
+    "gate",
+    "attention_input_norm",
+    "mlp_input_norm",
+    "attention_branch_norm",
+    "mlp_branch_norm",
+    "query_norm",
+    "key_norm",
+    "key_heads",
+    "cap",
+    "window",
+)
 """Parts of a layer that the engine does not know."""
 
 

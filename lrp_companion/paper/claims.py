@@ -39,9 +39,14 @@ from lrp_companion.runs.load import AnswerRun, AnyRun, Explanation, MnistGridRun
 from lrp_companion.schema import PROTOCOLS, Protocol
 
 VERDICTS = (
-    "reproduced", "partly", "mixed", "contradicted", "inconclusive", "depends on the statistic",
+    "reproduced",
+    "partly",
+    "mixed",
+    "contradicted",
+    "inconclusive",
+    "depends on the statistic",
     "not testable here",
-)  # fmt: skip
+)
 EFFECT_SIDES = ("the paper's", "open", "the other")
 
 

@@ -29,9 +29,19 @@ from lrp_companion.runs.load import AnswerRun, AnyRun, MnistRun, TextRun, load_r
 from lrp_companion.schema import PROTOCOLS
 
 __all__ = [
-    "PROTOCOLS", "as_plain", "claims", "figure2", "find_runs", "find_trainings", "not_run", "ran",
-    "report_rows", "table1", "table2", "tableA3",
-]  # fmt: skip
+    "PROTOCOLS",
+    "as_plain",
+    "claims",
+    "figure2",
+    "find_runs",
+    "find_trainings",
+    "not_run",
+    "ran",
+    "report_rows",
+    "table1",
+    "table2",
+    "tableA3",
+]
 
 
 def find_runs(results: str | Path = "results") -> list[AnyRun]:

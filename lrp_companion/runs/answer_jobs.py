@@ -70,13 +70,23 @@ class AnswerJobs:
         for job in self.sample:
             self._check(job)
         self.config = {
-            "task": ANSWERS_TASK, "name": data.name, "split": data.split, "source": data.source,
-            "data": data.fingerprint, "completion": None if data.pairs else completion,
-            "seed": seed, "model": clf.card.name, "weights": clf.card.fingerprint,
-            "tokenizer": clf.card.tokenizer, "model config": clf.card.config, "dtype": clf.card.dtype,
-            "methods": list(self.calls), "removal": removal, "n_steps": n_steps,
+            "task": ANSWERS_TASK,
+            "name": data.name,
+            "split": data.split,
+            "source": data.source,
+            "data": data.fingerprint,
+            "completion": None if data.pairs else completion,
+            "seed": seed,
+            "model": clf.card.name,
+            "weights": clf.card.fingerprint,
+            "tokenizer": clf.card.tokenizer,
+            "model config": clf.card.config,
+            "dtype": clf.card.dtype,
+            "methods": list(self.calls),
+            "removal": removal,
+            "n_steps": n_steps,
             **({"maps": True} if keep_maps else {}),
-        }  # fmt: skip
+        }
 
     def _answer(self, job: int) -> str | int:
         return self.data.pairs[job] if self.data.pairs else int(self.completion or 0)

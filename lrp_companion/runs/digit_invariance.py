@@ -93,13 +93,15 @@ class Invariance:
             }
             out.append(
                 {
-                    "explainer": explainer, **means, "n": len(self.values("sum left", explainer)),
+                    "explainer": explainer,
+                    **means,
+                    "n": len(self.values("sum left", explainer)),
                     "relative gap": bootstrap_mean(self.values("gap", explainer)),
                     "negative left": float((self.values("sum left", explainer) < 0).mean()),
                     "negative right": float((self.values("sum right", explainer) < 0).mean()),
                     "constant": int(self.values("constant", explainer).sum()),
                 }
-            )  # fmt: skip
+            )
         return out
 
 
@@ -199,9 +201,12 @@ def share_digits(
     loo = attribute(net, x, method="loo", target=target, progress=False)
     return [
         {
-            "image": x[k].reshape(side, side).cpu().numpy(), "label": int(classes[k]),
-            "predicted": target[k], "logit": float(logits[k, target[k]]),
-            "maps": {name: scores[k] for name, scores in maps.items()}, "loo": loo[k].scores,
+            "image": x[k].reshape(side, side).cpu().numpy(),
+            "label": int(classes[k]),
+            "predicted": target[k],
+            "logit": float(logits[k, target[k]]),
+            "maps": {name: scores[k] for name, scores in maps.items()},
+            "loo": loo[k].scores,
         }
         for k in range(len(x))
-    ]  # fmt: skip
+    ]

@@ -91,11 +91,16 @@ class MnistJobs(DigitJobs):
         self.variant = variant
         self.explainers = EXPLAINERS if methods is None else explainers_of(methods)
         self.config = {
-            "task": "mnist", "split": test.split, "source": test.source, "data": test.fingerprint,
+            "task": "mnist",
+            "split": test.split,
+            "source": test.source,
+            "data": test.fingerprint,
             "train": train.fingerprint,
-            "seed": seed, "model": variant, "options": NET_VARIANTS[variant],
+            "seed": seed,
+            "model": variant,
+            "options": NET_VARIANTS[variant],
             "explainers": {name: dict(call) for name, call in self.explainers.items()},
-        }  # fmt: skip
+        }
 
     @property
     def manifest(self) -> dict[str, Any]:

@@ -62,13 +62,18 @@ class MnistGridJobs(DigitJobs):
         super().__init__(train, test, nets=nets, limit=limit, seed=seed, device=device)
         self.variants, self.ig_steps, self.epochs = variants(choices), tuple(ig_steps), epochs
         self.config = {
-            "task": "mnist-grid", "split": test.split, "source": test.source, "data": test.fingerprint,
+            "task": "mnist-grid",
+            "split": test.split,
+            "source": test.source,
+            "data": test.fingerprint,
             "train": train.fingerprint,
-            "seed": seed, "images": len(self.sample), "epochs": epochs,
+            "seed": seed,
+            "images": len(self.sample),
+            "epochs": epochs,
             "choices": {name: list(options) for name, options in choices.items()},
             "explainers": {name: dict(EXPLAINERS[name]) for name in EXPLAINED},
             "ig": {"n_steps": list(ig_steps), "baselines": list(IG_BASELINES), "images": IG_IMAGES},
-        }  # fmt: skip
+        }
 
     @property
     def manifest(self) -> dict[str, Any]:

@@ -258,9 +258,15 @@ def launch(processes: int, arguments: Sequence[str]) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     os.environ[LAUNCHER] = str(os.getpid())
     config = LaunchConfig(
-        min_nodes=1, max_nodes=1, nproc_per_node=processes, run_id=f"lrp-companion-{os.getpid()}",
-        rdzv_backend="c10d", rdzv_endpoint="localhost:0", max_restarts=0, monitor_interval=0.2,
-    )  # fmt: skip
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=processes,
+        run_id=f"lrp-companion-{os.getpid()}",
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=0,
+        monitor_interval=0.2,
+    )
     try:
         elastic_launch(config, sys.executable)("-m", "lrp_companion.cli", *arguments)
     except SignalException:

@@ -18,9 +18,17 @@ from lrp_companion.runs.manifest import check_complete
 from lrp_companion.runs.text_run import TextRun
 
 __all__ = [
-    "AnswerRun", "AnyRun", "Explanation", "MnistGridRun", "MnistRun", "Run", "TextRun", "load_run",
-    "load_runs", "nearby",
-]  # fmt: skip
+    "AnswerRun",
+    "AnyRun",
+    "Explanation",
+    "MnistGridRun",
+    "MnistRun",
+    "Run",
+    "TextRun",
+    "load_run",
+    "load_runs",
+    "nearby",
+]
 
 AnyRun = TextRun | AnswerRun | MnistRun | MnistGridRun
 

@@ -108,6 +108,9 @@ def _paths_of(
             steps = [step.tolist() for step in removed]
             methods[method][order] = {"steps": steps, "logits": curve.logits, "mean": curve.mean_logit}
     return {
-        "tokens": next(iter(records.values())).pieces, "special": text.special, "label": clf.labels[target],
-        "logit": float(curve.logits[0]), "methods": methods,
-    }  # fmt: skip
+        "tokens": next(iter(records.values())).pieces,
+        "special": text.special,
+        "label": clf.labels[target],
+        "logit": float(curve.logits[0]),
+        "methods": methods,
+    }

@@ -111,15 +111,24 @@ class TextJobs:
         clf, data = self.clf, self.data
         return {
             **({"task": OWN_TASK, "name": data.name} if is_own(data) else {"task": data.name}),
-            "split": data.split, "source": data.source, "data": data.fingerprint,
-            "seed": seed, "model": clf.card.name, "weights": clf.card.fingerprint,
-            "tokenizer": clf.card.tokenizer, "model config": clf.card.config, "labels": list(clf.labels),
-            "dtype": clf.card.dtype, "methods": list(self.methods), "chunk": self.chunk,
-            "removals": list(self.removals), "n_steps": self.n_steps,
+            "split": data.split,
+            "source": data.source,
+            "data": data.fingerprint,
+            "seed": seed,
+            "model": clf.card.name,
+            "weights": clf.card.fingerprint,
+            "tokenizer": clf.card.tokenizer,
+            "model config": clf.card.config,
+            "labels": list(clf.labels),
+            "dtype": clf.card.dtype,
+            "methods": list(self.methods),
+            "chunk": self.chunk,
+            "removals": list(self.removals),
+            "n_steps": self.n_steps,
             **({"targets": list(self.targets)} if self.targets != TARGET_CHOICES else {}),
             **({"maps": True} if self.keep_maps else {}),
             **({} if self.curves else {"curves": False}),
-        }  # fmt: skip
+        }
 
     def _known(self, folder: str | os.PathLike[str]) -> tuple[dict[int, dict[str, Any]], str]:
         """LOO of another run by job, and its key; refuse a run that differs in what determines LOO."""

@@ -17,7 +17,7 @@ _NAMES = {
     "tables": ("table",),
     "tokens": ("terminal_table", "token_heatmap"),
     "vision": ("patch_grid", "patch_maps"),
-}  # fmt: skip
+}
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = sorted(_HOME)

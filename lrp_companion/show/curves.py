@@ -24,7 +24,7 @@ from lrp_companion.show.canvas import (
     label_points,
     limits,
     settle,
-)  # fmt: skip
+)
 from lrp_companion.show.palette import INK, QUIET, styles
 from lrp_companion.show.plots import (
     PAPER_LABEL,

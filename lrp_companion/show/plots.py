@@ -131,15 +131,25 @@ def _add_panel(layout: dict[str, Any], panel: int, panels: int, title: str) -> N
     top, height = 1 - panel / panels, 1 / panels
     axis = {
         "domain": [round(top - height + 0.07, 4), round(top - 0.03, 4)],
-        "gridcolor": RULE, "zeroline": False, "linecolor": INK, "ticks": "outside", "fixedrange": True,
-    }  # fmt: skip
+        "gridcolor": RULE,
+        "zeroline": False,
+        "linecolor": INK,
+        "ticks": "outside",
+        "fixedrange": True,
+    }
     layout[f"yaxis{_suffix(panel)}"] = {**axis, "matches": "y"} if panel else axis
     layout["annotations"].append(
         {
-            "text": title, "x": 0, "xref": "paper", "xanchor": "left", "y": round(top - 0.025, 4),
-            "yref": "paper", "yanchor": "bottom", "showarrow": False,
+            "text": title,
+            "x": 0,
+            "xref": "paper",
+            "xanchor": "left",
+            "y": round(top - 0.025, 4),
+            "yref": "paper",
+            "yanchor": "bottom",
+            "showarrow": False,
         }
-    )  # fmt: skip
+    )
 
 
 def _name_lines(layout: dict[str, Any], data: Sequence[dict[str, Any]], last: int) -> None:
@@ -157,11 +167,17 @@ def _name_lines(layout: dict[str, Any], data: Sequence[dict[str, Any]], last: in
         for line, place in zip(lines, spread(ends, gap=gap, low=low, high=high), strict=True):
             layout["annotations"].append(
                 {
-                    "text": SHORT.get(line["name"], line["name"]), "x": 1.01, "xref": "paper",
-                    "xanchor": "left", "y": round(float(place), 4), "yref": panel, "yanchor": "middle",
-                    "showarrow": False, "font": {"color": line["line"]["color"], "size": 12},
+                    "text": SHORT.get(line["name"], line["name"]),
+                    "x": 1.01,
+                    "xref": "paper",
+                    "xanchor": "left",
+                    "y": round(float(place), 4),
+                    "yref": panel,
+                    "yanchor": "middle",
+                    "showarrow": False,
+                    "font": {"color": line["line"]["color"], "size": 12},
                 }
-            )  # fmt: skip
+            )
 
 
 def _heights(line: Mapping[str, Any]) -> list[float]:
@@ -180,10 +196,13 @@ def _at(line: Mapping[str, Any], layer: int) -> int:
 def _path_line(name: str, layers: Sequence[int], steps: Sequence[Interval]) -> dict[str, Any]:
     look = styles([name])[name]
     bars = {
-        "type": "data", "symmetric": False, "thickness": 1.2, "width": 3,
+        "type": "data",
+        "symmetric": False,
+        "thickness": 1.2,
+        "width": 3,
         "array": [_number(step.high - step.mean) for step in steps],
         "arrayminus": [_number(step.mean - step.low) for step in steps],
-    }  # fmt: skip
+    }
     return {
         "type": "scatter",
         "mode": "lines+markers",

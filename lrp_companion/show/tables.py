@@ -134,9 +134,13 @@ def _group_heading(title: str, span: int) -> str:
 
 
 def table(
-    rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str] | Mapping[str, str] | None = None,
-    groups: Mapping[str, Sequence[str]] | None = None, caption: str | None = None, digits: int = 2,
-) -> Table:  # fmt: skip
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    columns: Sequence[str] | Mapping[str, str] | None = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    caption: str | None = None,
+    digits: int = 2,
+) -> Table:
     """Show rows as a table. The first column names the row.
 
     Parameters

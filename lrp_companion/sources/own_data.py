@@ -289,9 +289,15 @@ def own_dataset(
     pairs = _texts(where, table, pair) if pair else ()
     labels, names = _labels(table[label].to_pylist()) if label else ([-1] * len(texts), ())
     return Dataset(
-        name or stem or "texts", part, "file" if is_path else "memory", tuple(map(str, range(len(texts)))),
-        np.array(labels), texts=texts, pairs=pairs, label_names=names,
-    )  # fmt: skip
+        name or stem or "texts",
+        part,
+        "file" if is_path else "memory",
+        tuple(map(str, range(len(texts)))),
+        np.array(labels),
+        texts=texts,
+        pairs=pairs,
+        label_names=names,
+    )
 
 
 def _check_columns(where: str, columns: list[str], asked: Mapping[str, str | None]) -> None:

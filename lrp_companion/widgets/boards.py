@@ -50,10 +50,15 @@ def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -
         for label, cells, protocol in presets(grids)
     ]
     board = {
-        "key": "text", "label": "Reviews", "a": label_of(a), "b": label_of(b),
-        "axes": _axes(AXIS_OPTIONS, AXIS_LABELS), "runs": [_packed_run(cells) for cells in grids],
-        "start": marked[0]["state"], "presets": marked,
-    }  # fmt: skip
+        "key": "text",
+        "label": "Reviews",
+        "a": label_of(a),
+        "b": label_of(b),
+        "axes": _axes(AXIS_OPTIONS, AXIS_LABELS),
+        "runs": [_packed_run(cells) for cells in grids],
+        "start": marked[0]["state"],
+        "presets": marked,
+    }
     return {"boards": [board, *[digit_board(run) for run in runs if isinstance(run, MnistGridRun)][:1]]}
 
 
@@ -65,27 +70,37 @@ def digit_board(run: MnistGridRun) -> Row:
     shown = [[row[name] for name in (right, left, "difference")] for row in rows]
     cells = np.array([[(one.mean, one.low, one.high) for one in three] for three in shown])
     packed_run = {
-        "key": run.name, "label": f"{len(run.seeds)} nets a variant", "n": run.n,
+        "key": run.name,
+        "label": f"{len(run.seeds)} nets a variant",
+        "n": run.n,
         "paper": {"a": printed[left], "b": printed[right]},
         "cells": packed(_steps(cells.reshape(len(rows), 9)), "int16"),
         "undefined": packed([row["difference"].undefined for row in rows], "uint16"),
-    }  # fmt: skip
+    }
     start = _state(run.name, {name: options[0] for name, options in choices.items()}, choices)
     nearest = _state(run.name, digit_nearest(run)["nearest"], choices)
     marked = {"the plainest net": start, "nearest to the paper's Table 1": nearest}
     return {
-        "key": "digits", "label": "Digits", "a": "AttnLRP (left)", "b": "AttnLRP (right)",
-        "axes": _axes(choices, VARIANT_LABELS), "runs": [packed_run], "start": start,
+        "key": "digits",
+        "label": "Digits",
+        "a": "AttnLRP (left)",
+        "b": "AttnLRP (right)",
+        "axes": _axes(choices, VARIANT_LABELS),
+        "runs": [packed_run],
+        "start": start,
         "presets": [{"label": label, "state": state} for label, state in marked.items()],
-    }  # fmt: skip
+    }
 
 
 def _axes(choices: Mapping[str, Sequence[Any]], labels: Mapping[str, Any]) -> list[Row]:
     return [
-        {"key": name, "label": labels[name][0],
-         "options": [{"key": _key(option), "label": labels[name][1][option]} for option in options]}
+        {
+            "key": name,
+            "label": labels[name][0],
+            "options": [{"key": _key(option), "label": labels[name][1][option]} for option in options],
+        }
         for name, options in choices.items()
-    ]  # fmt: skip
+    ]
 
 
 def _state(run: str, options: Mapping[str, Any], choices: Iterable[str]) -> dict[str, str]:
@@ -104,10 +119,13 @@ def _packed_run(cells: Grid) -> Row:
     values[block] = _steps(cells.values[..., [1, 0, 2], :].reshape(*cells.shape, 9))  # b, a, a - b
     missing[block] = cells.n - cells.defined[..., 2]
     return {
-        "key": cells.run, "label": cells.title, "n": cells.n,
+        "key": cells.run,
+        "label": cells.title,
+        "n": cells.n,
         "paper": paper_values(cells.task, cells.a, cells.b),
-        "cells": packed(values, "int16"), "undefined": packed(missing, "uint16"),
-    }  # fmt: skip
+        "cells": packed(values, "int16"),
+        "undefined": packed(missing, "uint16"),
+    }
 
 
 def _steps(values: np.ndarray) -> np.ndarray:

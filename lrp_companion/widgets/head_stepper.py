@@ -107,11 +107,17 @@ class HeadStepper(Widget, front="head_stepper"):
         maps = step.value_relevance() + at_key
         maps[0] += at_key.sum()  # the query is the first token's
         return {
-            "scores": step.logits.tolist(), "weights": step.attention.tolist(), "output": [step.output],
-            "at value": step.value_relevance().tolist(), "at score": step.logit_relevance().tolist(),
-            "at key": at_key.tolist(), "at query": [float(at_key.sum())],
-            "attnlrp": maps.tolist(), "cp-lrp": step.cp_lrp().tolist(), "loo": step.loo().tolist(),
-        }  # fmt: skip
+            "scores": step.logits.tolist(),
+            "weights": step.attention.tolist(),
+            "output": [step.output],
+            "at value": step.value_relevance().tolist(),
+            "at score": step.logit_relevance().tolist(),
+            "at key": at_key.tolist(),
+            "at query": [float(at_key.sum())],
+            "attnlrp": maps.tolist(),
+            "cp-lrp": step.cp_lrp().tolist(),
+            "loo": step.loo().tolist(),
+        }
 
     def fallback(self) -> str:
         """Return the three maps as a table."""

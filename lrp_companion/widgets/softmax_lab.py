@@ -84,9 +84,13 @@ class SoftmaxLab(Widget, front="softmax_lab"):
         n = min(len(self.logits), len(self.values))
         step = SoftmaxStep(np.array(self.logits[:n]), np.array(self.values[:n]))
         quantities = {
-            "logit z": step.logits, "value v": step.values, "attention A": step.attention, "LOO": step.loo(),
-            "AttnLRP": step.attnlrp(), "CP-LRP": step.cp_lrp(),
-        }  # fmt: skip
+            "logit z": step.logits,
+            "value v": step.values,
+            "attention A": step.attention,
+            "LOO": step.loo(),
+            "AttnLRP": step.attnlrp(),
+            "CP-LRP": step.cp_lrp(),
+        }
         rows = [
             {"quantity": name, **{f"token {i + 1}": float(x) for i, x in enumerate(row)}}
             for name, row in quantities.items()

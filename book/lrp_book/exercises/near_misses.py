@@ -36,11 +36,21 @@ _OPERATORS: dict[type[ast.operator], dict[str, str]] = {
     ast.Pow: {"*": NUMBER},
 }
 _FUNCTIONS = {
-    "sum": ("mean", "max", "prod"), "mean": ("sum", "max"), "sqrt": ("abs", "square"),
-    "abs": ("negative", "sign"), "exp": ("exp2", "negative"), "sign": ("abs", "negative"), "prod": ("sum",),
-    "max": ("min",), "softmax": ("log_softmax",), "var": ("std",), "argsort": ("sort",), "delete": ("take",),
-    "triu_indices": ("tril_indices",), "corrcoef": ("cov",),
-}  # fmt: skip
+    "sum": ("mean", "max", "prod"),
+    "mean": ("sum", "max"),
+    "sqrt": ("abs", "square"),
+    "abs": ("negative", "sign"),
+    "exp": ("exp2", "negative"),
+    "sign": ("abs", "negative"),
+    "prod": ("sum",),
+    "max": ("min",),
+    "softmax": ("log_softmax",),
+    "var": ("std",),
+    "argsort": ("sort",),
+    "delete": ("take",),
+    "triu_indices": ("tril_indices",),
+    "corrcoef": ("cov",),
+}
 WHOLE: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
     ("without its sign: absolute values were taken", np.abs),
     ("squared", np.square),

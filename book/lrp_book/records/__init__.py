@@ -15,13 +15,16 @@ def config_of(clf: Classifier, data: Dataset, texts: Sequence[EncodedText], seed
     """The configuration behind numbers on some texts: model, data, number of texts, draw and lengths."""
     lengths = [len(text) for text in texts]
     return {
-        "model": clf.card.name, "layers": clf.card.layers, "weights": clf.card.fingerprint,
+        "model": clf.card.name,
+        "layers": clf.card.layers,
+        "weights": clf.card.fingerprint,
         "dtype": clf.card.dtype,
-        "data": f"{data.name}/{data.split} from {data.source}", "fingerprint": data.fingerprint,
+        "data": f"{data.name}/{data.split} from {data.source}",
+        "fingerprint": data.fingerprint,
         "texts": len(texts),
-        "seed": seed, "tokens": {"mean": round(float(np.mean(lengths)), 2), "least": min(lengths),
-            "most": max(lengths)},
-    }  # fmt: skip
+        "seed": seed,
+        "tokens": {"mean": round(float(np.mean(lengths)), 2), "least": min(lengths), "most": max(lengths)},
+    }
 
 
 def rounded(value: Any, digits: int = 5) -> Any:

@@ -215,9 +215,12 @@ def shift_record(
             rows.append({"method": method, "shift": "any", "site": site, "size": 0.0, "r": r})
     config = config_of(clf, data, texts, seed) | {"searched on": train.describe(), "fit": len(others)}
     return {
-        "config": config, "made with": surroundings(), "example": sample, "rows": rows,
+        "config": config,
+        "made with": surroundings(),
+        "example": sample,
+        "rows": rows,
         "logit gap": logit_gaps(clf, texts[:checked]),
-    }  # fmt: skip
+    }
 
 
 @torch.no_grad()

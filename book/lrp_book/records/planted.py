@@ -33,10 +33,21 @@ from lrp_companion.sources import Dataset, load_dataset
 
 SLOTS = 3
 METHODS = (
-    "loo", "loo:removal=delete", "loo:removal=mask-token", "attnlrp", "cp-lrp", "pa-lrp", "mask-gradient",
-    "mask-gradient:groups=8", "hybrid", "shapley:exact=0:permutations=16", "gradient-x-input",
-    "ig:n_steps=20", "rollout", "rollout:residual=true",
-)  # fmt: skip
+    "loo",
+    "loo:removal=delete",
+    "loo:removal=mask-token",
+    "attnlrp",
+    "cp-lrp",
+    "pa-lrp",
+    "mask-gradient",
+    "mask-gradient:groups=8",
+    "hybrid",
+    "shapley:exact=0:permutations=16",
+    "gradient-x-input",
+    "ig:n_steps=20",
+    "rollout",
+    "rollout:residual=true",
+)
 SUFFICES = {"redundant": True, "conjunction": False}
 """Whether one word of a pair decides alone."""
 
@@ -64,7 +75,7 @@ def plantings(
     >>> (one,) = plantings(["a fine film"], [1], [["blorp"], ["frind"]], ["wump", "ruxt", "fleem"], seed=1)
     >>> one.words[0], one.texts
     ('blorp', ('a ruxt fine film fleem blorp', 'a ruxt fine film fleem wump'))
-    """  # fmt: skip
+    """
     out = []
     for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
         rng = np.random.default_rng([seed, number])
@@ -133,10 +144,11 @@ def measured(scores: np.ndarray, special: np.ndarray, at: np.ndarray) -> dict[st
 
     return {
         "share": (scores[at] / total if total else np.zeros(len(at))).tolist(),
-        "signed": ranks(scores, words), "size": ranks(size, words),
+        "signed": ranks(scores, words),
+        "size": ranks(size, words),
         "all": ranks(size, np.ones(len(scores), dtype=bool)),
         "special": float(1 - total / size.sum()) if size.any() else 0.0,
-    }  # fmt: skip
+    }
 
 
 def usable(methods: Sequence[str]) -> list[str]:
@@ -166,7 +178,7 @@ def judged(
     Raises
     ------
     InputError : planted words that are not single tokens.
-    """  # fmt: skip
+    """
     sample = data.order(min(limit, len(data)), seed=seed)
     texts, labels = [data.texts[k] for k in sample], np.array([int(data.labels[k]) for k in sample])
     methods = usable(methods)

@@ -52,9 +52,12 @@ def read(path: Path) -> dict[str, Symmetries]:
 
 
 SHOWN = (
-    ("from positions to words", "companion"), ("from types to words", "companion"),
-    ("grouping of gates", "llama"), ("value bias", "gpt2"), (PAIR, "pair"),
-)  # fmt: skip
+    ("from positions to words", "companion"),
+    ("from types to words", "companion"),
+    ("grouping of gates", "llama"),
+    ("value bias", "gpt2"),
+    (PAIR, "pair"),
+)
 """The symmetries that move a score, each on one model."""
 
 

@@ -131,12 +131,14 @@ def compare_options(
             errors[:, t, n] = relative_error(maps[:, kept], exact.scores[kept])
     rows = [
         {
-            "name": option.name, **asdict(option), "passes": passes[k].mean(0).round(3).tolist(),
+            "name": option.name,
+            **asdict(option),
+            "passes": passes[k].mean(0).round(3).tolist(),
             "error": {tokens: float(f"{errors[k, t].mean():.4g}") for t, tokens in enumerate(TOKEN_CHOICES)},
             "r": {tokens: rounded(r[k, t], 4) for t, tokens in enumerate(TOKEN_CHOICES)},
         }
         for k, option in enumerate(options)
-    ]  # fmt: skip
+    ]
     config = {**config_of(clf, data, texts, seed), "least tokens": LEAST}
     return {"config": config, "made with": surroundings(), "rows": rows}
 

@@ -66,8 +66,12 @@ def vision_record(
     config = config_of(clf, data, clf.encode(np.stack([data.images[k] for k in sample])), seed)
     config |= {"family": clf.card.family, "images": config.pop("texts")}
     return {
-        "config": config, "made with": surroundings(), "example": sample, "target": targets, "rows": rows,
-    }  # fmt: skip
+        "config": config,
+        "made with": surroundings(),
+        "example": sample,
+        "target": targets,
+        "rows": rows,
+    }
 
 
 def _maps(clf: Classifier, image: np.ndarray, target: int) -> dict[tuple[Any, ...], np.ndarray]:
