@@ -232,7 +232,7 @@ def test_the_front_page_tells_and_can_be_touched(html: Path, browser: Any) -> No
     box = scene.locator(".lrp-controls").bounding_box()
     assert box["y"] + box["height"] < 660, "the first control is on the first screen"
     before = scene.locator(".lrp-scene-0").get_attribute("data-r")
-    scene.get_by_role("button", name="Leave out [CLS]").click()
+    scene.get_by_role("button", name="Without [CLS]").click()
     assert float(scene.locator(".lrp-scene-0").get_attribute("data-r")) > float(before) + 0.5
     first = page.locator('[data-companion-widget="layer_toggles"]')
     first.scroll_into_view_if_needed()

@@ -89,7 +89,7 @@ def test_buttons_slider_keys_and_a_click_on_a_level(page: Any, flows: Any) -> No
 
 def test_the_first_token_can_be_left_out(page: Any, flows: Any) -> None:
     *pair, loo = flows[0].values()
-    page.get_by_role("button", name="Leave out [CLS]").click()
+    page.get_by_role("button", name="Without [CLS]").click()
     assert state_of(page, "without") is True
     for k, flow in enumerate(pair):
         panel = page.locator(".lrp-flow-panel").nth(k)

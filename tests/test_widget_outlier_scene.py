@@ -36,7 +36,7 @@ def scene() -> OutlierScene:
 
 def test_every_state_shows_the_packages_r(scene: OutlierScene, show: Any) -> None:
     page = show(scene, viewport={"width": 780, "height": 700}, axe=True)
-    buttons = [page.get_by_role("button", name=name) for name in ("Leave out [CLS]", "Rank both axes")]
+    buttons = [page.get_by_role("button", name=name) for name in ("Without [CLS]", "Rank both axes")]
     for without, ranked in itertools.product((False, True), repeat=2):
         for button, wanted in zip(buttons, (without, ranked), strict=True):
             if (button.get_attribute("aria-pressed") == "true") != wanted:

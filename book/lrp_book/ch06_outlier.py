@@ -27,8 +27,22 @@ STATISTIC = {"pearson": "Pearson", "spearman": "rank (Spearman)"}
 RULES = ("attnlrp", "cp-lrp")
 
 
-def with_and_without(run: TextRun, methods: tuple[str, ...] = RULES) -> xr.DataArray:
+def flips(maps: np.ndarray, judge: np.ndarray) -> np.ndarray:
+    """What dividing maps by their sums does to r, maps (..., T), judge (T,): −1 where exactly one of the two
+    sums is negative, NaN where one is 0.
+
+    >>> flips(np.array([[2.0, -3.0], [2.0, 3.0]]), np.array([1.0, 1.0])).tolist()
+    [-1.0, 1.0]
+    """
+    signs = np.sign(maps.sum(-1)) * np.sign(judge.sum())
+    return np.where(signs == 0, np.nan, signs)
+
+
+def with_and_without(
+    run: TextRun, methods: tuple[str, ...] = RULES, *, divided: bool = False
+) -> xr.DataArray:
     """r with LOO of a run that keeps its maps, by what counts: the words, all tokens but `[CLS]`, or all.
+    `divided`: maps divided by their sums over the tokens that count.
 
     Returns
     -------
@@ -51,7 +65,8 @@ def with_and_without(run: TextRun, methods: tuple[str, ...] = RULES) -> xr.DataA
             seen = all_maps[:, keep]
             if keep.sum() > 1 and np.ptp(seen, axis=1).all():
                 unit = directions(seen, name)
-                r[:, :, c, s, k] = (unit[:-1] @ unit[-1]).reshape(len(methods), len(READ))
+                found = unit[:-1] @ unit[-1] * (flips(seen[:-1], seen[-1]) if divided else 1)
+                r[:, :, c, s, k] = found.reshape(len(methods), len(READ))
     return xr.DataArray(r, coords, list(coords))
 
 

@@ -18,7 +18,7 @@ import matplotlib as mpl
 import numpy as np
 import xarray as xr
 
-from lrp_book.ch06_outlier import COUNTED, STATISTIC, lead, with_and_without
+from lrp_book.ch06_outlier import COUNTED, STATISTIC, flips, lead, with_and_without
 from lrp_book.committed import Records
 from lrp_book.predictions import FAILED, MET, MIXED
 from lrp_book.records import real
@@ -75,8 +75,9 @@ def manifest(folder: str, name: str) -> Row:
 
 
 @lru_cache
-def r_of(folder: str, name: str, judge: str = "loo attention-mask") -> xr.DataArray:
+def r_of(folder: str, name: str, judge: str = "loo attention-mask", *, divided: bool = False) -> xr.DataArray:
     """r of every map of a record with LOO or, over the texts that have them, with Shapley values.
+    `divided`: maps divided by their sums over the tokens that count.
 
     Returns
     -------
@@ -103,8 +104,10 @@ def r_of(folder: str, name: str, judge: str = "loo attention-mask") -> xr.DataAr
         stacked = np.stack([column[k] for of_method in columns for column in of_method])
         for c, tokens in enumerate(COUNTS):
             keep = real.kept(words[k], tokens)
+            seen, judge_of = stacked[:, keep].astype(float), values_of[keep]
+            sign = flips(seen, judge_of) if divided else 1
             for s, statistic in enumerate(STATISTIC):
-                found = real.correlations(stacked[:, keep].astype(float), values_of[keep], statistic)
+                found = sign * real.correlations(seen, judge_of, statistic)
                 r[:, :, c, s, e] = found.reshape(shape[:2])
     names = {
         "explainer": methods,
@@ -115,9 +118,9 @@ def r_of(folder: str, name: str, judge: str = "loo attention-mask") -> xr.DataAr
     return xr.DataArray(r, {**names, "example": examples}, [*names, "example"])
 
 
-def trainings(folder: str, judge: str = "loo attention-mask") -> xr.DataArray:
+def trainings(folder: str, judge: str = "loo attention-mask", *, divided: bool = False) -> xr.DataArray:
     """`r_of` of the base-size model on SST-2, an axis more for its three trainings."""
-    each = [r_of(f"{folder}/base", f"{seed}-maps", judge) for seed in SEEDS]
+    each = [r_of(f"{folder}/base", f"{seed}-maps", judge, divided=divided) for seed in SEEDS]
     return xr.concat(each, "training", join="exact").assign_coords(training=list(SEEDS))
 
 

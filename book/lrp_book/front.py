@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import asdict
 from functools import lru_cache
 
 import numpy as np
 
 from lrp_book.ch06_outlier import RULES, STATISTIC, lead, with_and_without
 from lrp_book.ch09_real import ALL, REST, gap, trainings
-from lrp_book.committed import SUMS, Records
+from lrp_book.committed import Records
 from lrp_book.say import DIGITS, number
 from lrp_companion.attribution import Attribution
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
 from lrp_companion.metrics import Interval, pearson
-from lrp_companion.runs.labelled import mean, r_with_loo
+from lrp_companion.metrics.faithfulness import CORRELATIONS
+from lrp_companion.runs.labelled import mean
 from lrp_companion.runs.load import TextRun
-from lrp_companion.schema import PROTOCOLS
 from lrp_companion.sources import load_dataset
 from lrp_companion.widgets.outlier_scene import OutlierScene
 
 MODEL = "companion"
-ONE_TOKEN = "Quiet, patient and luminous, it stays with you for days."
+ONE_TOKEN = "I laughed once, when the projector broke down."
 EXAMPLES = (
     "There is not a dull minute in the whole voyage.",
     "I would not watch this puppet opera again.",
@@ -48,9 +47,10 @@ def embedded() -> list[str]:
     return list(load_dataset("sst2", split="validation", source="embedded").texts)
 
 
-def shown(one: np.ndarray, other: np.ndarray) -> float:
-    """r as it is printed, so that a difference is that of the numbers on the page."""
-    return round(float(pearson(one, other)), DIGITS)
+def shown_r(one: Attribution, loo: Attribution) -> list[list[float]]:
+    """r by statistic, with all tokens and without the first, as printed: differences are the page's."""
+    seen = [(one.scores[first:], loo.scores[first:]) for first in (0, 1)]
+    return [[round(float(CORRELATIONS[name](*maps)), DIGITS) for maps in seen] for name in STATISTIC]
 
 
 def outlier_scene(run: TextRun, *, address: str = "outlier") -> OutlierScene:
@@ -61,17 +61,15 @@ def outlier_scene(run: TextRun, *, address: str = "outlier") -> OutlierScene:
         for name in STATISTIC
     }
     *maps, loo = explained()
-    moved = [
-        abs(shown(one.scores[1:], other.scores[1:]) - shown(one.scores, other.scores))
-        for one, other in zip(maps[0], loo, strict=True)
-    ]
-    here = embedded().index(ONE_TOKEN)
-    at_words = shown(maps[0][here].scores_at("word"), loo[here].scores)
+    r = np.array([[shown_r(one, other) for one in each] for *each, other in zip(*maps, loo, strict=True)])
+    leads = np.sign(np.round(r[:, 1] - r[:, 0], DIGITS))  # review x statistic x (all tokens, without [CLS])
+    like = (leads == [[np.sign(value.mean) for value in means[name]] for name in STATISTIC]).all((1, 2))
+    here, moved = embedded().index(ONE_TOKEN), abs(r[:, 0, 0, 1] - r[:, 0, 0, 0])
     note = (
-        f"The first of our {len(moved)} reviews, shown because one token does much here: without [CLS] "
-        f"AttnLRP's r moves by {number(moved[here])}, in the median of the reviews by "
-        f"{number(float(np.median(moved)))}. Relevance is read at words + positions, in the 12-layer model; "
-        f"at the words alone AttnLRP has {number(at_words)}."
+        f"Picked: in all four cases the same method is ahead as in the table; {int(like.sum())} of our "
+        f"{len(like)} reviews are like this. Without the token AttnLRP's r moves by {number(moved[here])} "
+        f"here, in the median of the reviews by {number(float(np.median(moved)))}. "
+        "Relevance is read at words + positions, in the 12-layer model."
     )
     label = load_classifier(MODEL).labels[loo[here].target]
     pair = [one[here] for one in maps]
@@ -89,8 +87,9 @@ def picked_note() -> str:
         ]
     )
     return (
-        f"Both sentences were picked, one for each rule. Of our {len(gaps)} reviews AttnLRP's r is higher "
-        f"in {int((gaps < 0).sum())}; in {int((abs(gaps) < 0.2).sum())} the two differ by less than 0.2."
+        f"Both sentences were picked, one for each rule. Of our {len(gaps)} reviews AttnLRP's r (Pearson, words "
+        f"only) is higher in {int((gaps < 0).sum())}; in {int((abs(gaps) < 0.2).sum())} the two differ by less "
+        "than 0.2."
     )
 
 
@@ -105,12 +104,12 @@ def marked(value: Interval) -> str:
 
 def front_numbers(kept: Records) -> Iterator[tuple[str, str]]:
     """The numbers of the front page's answer by their names, CP-LRP minus AttnLRP."""
-    ours, base = with_and_without(kept.with_maps("sst2-12")), trainings(kept.folder)
-    for (name, reading), statistic in itertools.product(READINGS.items(), STATISTIC):
-        for model, r in (("sst2-12", ours), ("base", base)):
-            yield f"front, {model}, {name}, {statistic}", marked(gap(r, reading, statistic))
-    sums = r_with_loo(kept.text("sst2-12"), RULES, **asdict(PROTOCOLS[SUMS]))
-    yield "front, sst2-12, sums", number(mean(lead(sums)).mean)
+    for divided, form in ((False, ""), (True, "divided, ")):
+        ours = with_and_without(kept.with_maps("sst2-12"), divided=divided)
+        base = trainings(kept.folder, divided=divided)
+        for (name, reading), statistic in itertools.product(READINGS.items(), STATISTIC):
+            for model, r in (("sst2-12", ours), ("base", base)):
+                yield f"front, {model}, {form}{name}, {statistic}", marked(gap(r, reading, statistic))
     run = kept.text("sst2-12", frontier=True)
     for method in ("mask-gradient", *RULES):
         yield f"front, sst2-12, {method}", number(run.agreement(method).mean)

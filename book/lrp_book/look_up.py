@@ -36,12 +36,32 @@ from lrp_companion.show.tables import TABLE_CSS
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 METHODS = ("ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp", "mask-gradient")
-READINGS: Mapping[str, tuple[str, str, str]] = {
-    "Words only": ("word", "no-special", "words"),
-    "All tokens, positions": ("word+position", "all", "all"),
-    "The same without [CLS]": ("word+position", "", "no [CLS]"),
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is counted: site, tokens as in a run (none: from its maps) and as in chapter 6, the form of maps."""
+
+    site: str
+    tokens: str
+    counted: str
+    form: str = "raw"
+
+    @property
+    def divided(self) -> bool:
+        """Whether maps are divided by their sums."""
+        return self.form == "sum-to-one"
+
+
+READINGS = {
+    "Words only": Reading("word", "no-special", "words"),
+    "All tokens, positions": Reading("word+position", "all", "all"),
+    "The same without [CLS]": Reading("word+position", "", "no [CLS]"),
+    "Divided by sums, as in the paper": Reading("word+position", "all", "all", "sum-to-one"),
+    "Divided, without [CLS]": Reading("word+position", "", "no [CLS]", "sum-to-one"),
 }
-"""What is counted, by the title of its tab: the site, the tokens in a run (none: from maps), in chapter 6."""
+"""What is counted, by the title of its tab."""
+COUNTED = ("Words only", "All tokens, positions")
 PATHS = {"front-to-back": "Front to back", "back-to-front": "Back to front", "single": "One layer alone"}
 DATA = {"SST": ("sst2-12", "sst2"), "IMDB": ("imdb-12", "imdb")}
 
@@ -57,7 +77,7 @@ class Cell:
         """As a cell of a table; a dash where there is none.
 
         >>> Cell(0.52).html(), Cell(Interval(0.5, 0.4, 0.6, 9), "a/b").html()
-        ('0.52', '<a href="#run-a-b" title="n = 9">0.50<span class="lrp-range"> [0.40, 0.60]</span></a>')
+        ('0.52', '<a href="#run-a-b" title="n = 9">0.50<span class="lrp-between"> [0.40, 0.60]</span></a>')
         """
         if self.value is None:
             return "–"
@@ -65,7 +85,7 @@ class Cell:
             text = number(self.value)
             return f'<a href="#{anchor(self.run)}">{text}</a>' if self.run else text
         mean, between = number(self.value).split(" ", 1)
-        shown = f'{mean}<span class="lrp-range"> {between}</span>'
+        shown = f'{mean}<span class="lrp-between"> {between}</span>'
         return f'<a href="#{anchor(self.run)}" title="n = {self.value.n}">{shown}</a>'
 
 
@@ -107,52 +127,67 @@ BOTH = ("Pearson", "rank")
 
 
 @lru_cache
-def without_first(folder: str, short: str) -> xr.DataArray:
+def from_maps(folder: str, short: str, divided: bool) -> xr.DataArray:
     """r of a run that keeps its maps, by what is counted."""
     run = records(folder).with_maps(short)
-    return with_and_without(run, tuple(name for name in run.methods if name in METHODS))
+    return with_and_without(run, tuple(name for name in run.methods if name in METHODS), divided=divided)
 
 
-def ours(kept: Records, short: str, method: str, reading: str, statistic: str) -> Cell:
-    """Mean r with LOO of a method of one of our runs; from its maps where the run itself has none."""
-    site, tokens, counted = READINGS[reading]
+Found = tuple[xr.DataArray | None, str]
+"""r of each example, if there is any, and the name of its run."""
+
+
+def ours(kept: Records, short: str, method: str, reading: Reading, statistic: str) -> Found:
+    """r with LOO of a method of one of our runs; from its maps where the run itself has none."""
     run = kept.text(short)
-    if tokens and method in run.methods:
-        cell = {"site": site, "tokens": tokens, "statistic": statistic}
-        at = {"map": "raw", "removal": "attention-mask", "target": "logit", **cell}
-        return Cell(mean(r_with_loo(run, [method], **at).isel(explainer=0)), run.name)
-    r = without_first(kept.folder, short)
+    if reading.tokens and method in run.methods:
+        cell = {"site": reading.site, "tokens": reading.tokens, "map": reading.form, "statistic": statistic}
+        at = {"removal": "attention-mask", "target": "logit", **cell}
+        return r_with_loo(run, [method], **at).isel(explainer=0, drop=True), run.name
+    r = from_maps(kept.folder, short, reading.divided)
     if method not in r.explainer:
-        return NOTHING
-    at = {"explainer": method, "site": site, "counted": counted, "statistic": statistic}
-    return Cell(mean(r.sel(at)), f"maps/{run.name}")
+        return None, ""
+    at = {"explainer": method, "site": reading.site, "counted": reading.counted, "statistic": statistic}
+    return r.sel(at, drop=True), f"maps/{run.name}"
 
 
-def of_base(folder: str, task: str, method: str, reading: str, statistic: str) -> Cell:
+def of_base(folder: str, task: str, method: str, reading: Reading, statistic: str) -> Found:
     """The same of MPNet: three trainings on SST-2, one on IMDB."""
-    site, _, counted = READINGS[reading]
-    name = "sst2-seed-*-maps" if task == "sst2" else real.REVIEWS
-    r = real.trainings(folder) if task == "sst2" else real.r_of(f"{folder}/base", real.REVIEWS)
+    name, divided = ("sst2-seed-*-maps" if task == "sst2" else real.REVIEWS), reading.divided
+    r = (
+        real.trainings(folder, divided=divided)
+        if task == "sst2"
+        else real.r_of(f"{folder}/base", real.REVIEWS, divided=divided)
+    )
     if method not in r.explainer:
-        return NOTHING
-    return Cell(mean(real.at(r.sel(explainer=method), (site, counted), statistic)), f"base/{name}")
+        return None, ""
+    at = (reading.site, reading.counted)
+    return real.at(r.sel(explainer=method, drop=True), at, statistic), f"base/{name}"
 
 
-def agreement_rows(kept: Records, data: str, reading: str) -> list[Row]:
-    """Table 2's r: the paper's, ours and MPNet's by both statistics."""
+def agreement_rows(kept: Records, data: str, reading: Reading) -> list[Row]:
+    """Table 2's r: the paper's, ours and MPNet's by both statistics; below, CP-LRP minus AttnLRP, paired."""
     short, task = DATA[data]
     printed = {row["method"]: row["loo_r"] for row in paper_table("table2") if row["dataset"] == data}
-    return [
+    told = {method: printed.get(PAPER_METHODS.get(method, "")) for method in METHODS}
+    found = {
+        method: [
+            *(ours(kept, short, method, reading, statistic) for statistic in STATISTIC),
+            *(of_base(kept.folder, task, method, reading, statistic) for statistic in STATISTIC),
+        ]
+        for method in METHODS
+    }
+    rows: list[Row] = [
         (
             label_of(method),
-            [
-                Cell(printed.get(PAPER_METHODS.get(method, ""))),
-                *(ours(kept, short, method, reading, statistic) for statistic in STATISTIC),
-                *(of_base(kept.folder, task, method, reading, statistic) for statistic in STATISTIC),
-            ],
+            [Cell(told[method]), *(NOTHING if r is None else Cell(mean(r), run) for r, run in found[method])],
         )
         for method in METHODS
     ]
+    pairs = zip(found["cp-lrp"], found["attnlrp"], strict=True)
+    between = [Cell(mean(a - b), run) for (a, run), (b, _) in pairs if a is not None and b is not None]
+    theirs = [told[name] or 0.0 for name in ("cp-lrp", "attnlrp")]
+    return [*rows, ("CP-LRP − AttnLRP", [Cell(theirs[0] - theirs[1]), *between])]
 
 
 def curve_rows(kept: Records, data: str) -> list[Row]:
@@ -175,7 +210,7 @@ def path_rows(kept: Records, data: str, path: str) -> list[Row]:
     """Table A3's r along one path: the paper's, ours and MPNet's, at the words and with all tokens."""
     out: list[Row] = []
     run = kept.text(DATA[data][0])
-    readings = [Protocol(site=site, tokens=tokens) for site, tokens, _ in READINGS.values() if tokens]
+    readings = [Protocol(site=READINGS[name].site, tokens=READINGS[name].tokens) for name in COUNTED]
     of_run = [
         {frozenset(row["layers"]): row for row in tableA3(run, protocol=one) if row["path"] == path}
         for one in readings
@@ -240,19 +275,21 @@ def page(kept: Records) -> list[str]:
     for data in DATA:
         named = "SST-2" if data == "SST" else "IMDB"
         out += [f"(look-up-2-{data.lower()})=", f"## Table 2: {named}", ""]
-        out += ["The paper does not say what it counts: its number is the same in each tab."]
+        out += [
+            "The paper divides maps by their sums and does not say what counts: it has one number in all tabs."
+        ]
         if data == "IMDB":
             n = len(real.part(f"{kept.folder}/base", real.REVIEWS)["example"])
-            out += [f"MPNet here is one training, on {n} reviews: a processor needs hours for each."]
+            out += [f"MPNet here is one training, on {n} reviews."]
         out += [""]
         pages = {
             title: markup(
                 groups,
-                agreement_rows(kept, data, title),
+                agreement_rows(kept, data, reading),
                 first="method",
                 caption=f"Mean r with LOO, {named}; {title[0].lower() + title[1:]}",
             )
-            for title in READINGS
+            for title, reading in READINGS.items()
         }
         curves = dict.fromkeys(("LeRF (higher is better)", "MoRF (lower)", "Δ (higher)"), both)
         pages["Perturbation curves"] = markup(

@@ -236,7 +236,7 @@ function build(model, el, live) {
     const place = model.get("text"), step = here(), text = texts[place], first = firstToken(text);
     const without = model.get("without") && first >= 0;
     leave.hidden = first < 0;
-    leave.textContent = `Leave out ${text.tokens[first] ?? ""}`;
+    leave.textContent = `Without ${text.tokens[first] ?? ""}`;
     leave.setAttribute("aria-pressed", String(without));
     choose.show(place);
     slider.value = String(step);

@@ -192,7 +192,7 @@ function render({ model, el }) {
   const button = (/** @type {"without" | "ranked"} */ key, /** @type {string} */ name) =>
     h("button", { type: "button", onclick: flip(key) }, name);
   const buttons = {
-    without: button("without", `Leave out ${token}`),
+    without: button("without", `Without ${token}`),
     ranked: button("ranked", "Rank both axes"),
   };
   const sides = [0, 1].map((method) => panel(data, method)), over = means(data, token);
