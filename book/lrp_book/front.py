@@ -87,9 +87,9 @@ def picked_note() -> str:
         ]
     )
     return (
-        f"Both sentences were picked, one for each rule. Of our {len(gaps)} reviews AttnLRP's r (Pearson, words "
-        f"only) is higher in {int((gaps < 0).sum())}; in {int((abs(gaps) < 0.2).sum())} the two differ by less "
-        "than 0.2."
+        f"Both sentences were picked, one for each rule. Of our {len(gaps)} reviews AttnLRP's r (Pearson, "
+        f"words only) is higher in {int((gaps < 0).sum())}; in {int((abs(gaps) < 0.2).sum())} the two "
+        "differ by less than 0.2."
     )
 
 

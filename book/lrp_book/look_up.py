@@ -40,7 +40,7 @@ METHODS = ("ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp", "mask-gradi
 
 @dataclass(frozen=True)
 class Reading:
-    """What is counted: site, tokens as in a run (none: from its maps) and as in chapter 6, the form of maps."""
+    """What is counted: site, tokens as in a run (none: from its maps), as in chapter 6, form of maps."""
 
     site: str
     tokens: str
@@ -275,9 +275,7 @@ def page(kept: Records) -> list[str]:
     for data in DATA:
         named = "SST-2" if data == "SST" else "IMDB"
         out += [f"(look-up-2-{data.lower()})=", f"## Table 2: {named}", ""]
-        out += [
-            "The paper divides maps by their sums and does not say what counts: it has one number in all tabs."
-        ]
+        out += ["The paper divides maps by their sums and does not say what counts: one number in all tabs."]
         if data == "IMDB":
             n = len(real.part(f"{kept.folder}/base", real.REVIEWS)["example"])
             out += [f"MPNet here is one training, on {n} reviews."]

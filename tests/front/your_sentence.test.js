@@ -3,7 +3,8 @@ import assert from "node:assert/strict";
 import { load, modelOf } from "./load.js";
 
 const front = await load("your_sentence");
-const { accept, amountsInForce, obstacle, pathMasks, removalInWords, shared, signsInWords, tidy } = front;
+const { accept, amountsInForce, obstacle, pathMasks, rOf, removalInWords, shared, signsInWords, tidy } =
+  front;
 const data = { layers: 3, sites: ["word", "word+position"], labels: ["bad", "good"] };
 
 Deno.test("characters that nobody sees are dropped, white space becomes a space", () => {
@@ -44,10 +45,10 @@ Deno.test("a removal takes from the logit what LOO says", () => {
   const known = { tokens: ["[CLS]", "fine"], logits: [0, 2.5], target: 1, maps: { loo: [0.1, 1.5] } };
   assert.equal(
     removalInWords(known, 1, "good"),
-    "Without “fine” the logit of good is 1.000 instead of 2.500: −1.500.",
+    "Without “fine” the logit of good falls by 1.500, from 2.500 to 1.000.",
   );
   known.maps.loo[1] = -0.25;
-  assert.match(removalInWords(known, 1, "good"), /2\.750 instead of 2\.500: \+0\.250/);
+  assert.match(removalInWords(known, 1, "good"), /rises by 0\.250, from 2\.500 to 2\.750/);
 });
 
 Deno.test("a browser that cannot run the model is told why; one with little memory is warned", () => {
@@ -65,9 +66,15 @@ Deno.test("signs are counted over words, and the largest of LOO with another sig
   const maps = { loo: [-9, 1.5, 3, 0], attnlrp: [5, 1, -0.1, 2], "cp-lrp": [1, 2, 1, -1], lrp: [0, 0, 0, 0] };
   assert.equal(
     signsInWords(tokens, words, maps),
-    "AttnLRP has LOO's sign on 1 of 2 tokens; on “dull” it has the other. " +
+    "AttnLRP has LOO's sign on 1 of 2 tokens; the strongest of the others is “dull”. " +
       "CP-LRP has LOO's sign on every token.",
   );
+});
+
+Deno.test("r needs three tokens that count: two always lie on a line", () => {
+  assert.ok(Math.abs(rOf([1, 2, 3], [2, 4, 6], null) - 1) < 1e-12);
+  assert.ok(Number.isNaN(rOf([1, 2], [2, 5], null)));
+  assert.ok(Number.isNaN(rOf([9, 1, 2, 9], [1, 2, 5, 1], [false, true, true, false])));
 });
 
 Deno.test("two texts share what they begin and end with, each token once", () => {

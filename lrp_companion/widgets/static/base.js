@@ -118,18 +118,22 @@ function put(model, values) {
 }
 
 /**
- * A line for screen readers that speaks once the reader pauses.
+ * A line for screen readers that speaks once the reader pauses. What it says first, when a widget comes to
+ * life, is there to be read and is not announced.
  * @returns {{ node: HTMLElement, say: (text: string) => void }}
  */
 function liveLine() {
   const node = h("p", { class: "lrp-hidden", "aria-live": "polite", role: "status" });
-  let timer = 0;
+  let timer = 0, wait = 0;
   /** @param {string} text */
   const say = (text) => {
     clearTimeout(timer);
-    timer = setTimeout(() => {
+    const speak = () => {
       node.textContent = text;
-    }, 350);
+    };
+    if (wait) timer = setTimeout(speak, wait);
+    else speak();
+    wait = 350;
   };
   return { node, say };
 }
@@ -612,8 +616,8 @@ function fromAddress(text, like) {
 }
 
 /**
- * An address with one widget's part put in place of what it said before. The other parts stay; a heading's
- * anchor stays while the widget has nothing to say.
+ * An address with one widget's part put first, where it leads, in place of what it said before. The other
+ * parts stay; a heading's anchor stays while the widget has nothing to say.
  * @param {string} before
  * @param {string} name
  * @param {string[]} pieces
@@ -621,7 +625,7 @@ function fromAddress(text, like) {
  */
 function joinAddress(before, name, pieces) {
   const others = before.split("&").filter((piece) => piece && !piece.startsWith(`${name}.`));
-  return [...others.filter((piece) => piece.includes("=") || !pieces.length), ...pieces].join("&");
+  return [...pieces, ...others.filter((piece) => piece.includes("=") || !pieces.length)].join("&");
 }
 
 /**
@@ -726,6 +730,7 @@ function mount(kind, widget) {
       const pieces = location.hash.slice(1).split("&");
       if (!pieces.some((piece) => piece.startsWith(`${host.dataset.address}.`))) return;
       begin();
+      if (!pieces[0].startsWith(`${host.dataset.address}.`)) return; // the address leads to another widget
       host.scrollIntoView({ block: "start" }); // of a tall widget the controls, which stand on top
     };
     const watch = new IntersectionObserver((entries) => {

@@ -80,7 +80,7 @@ function loader({ folder, name, fetched, memory }, ready) {
     show(true);
     const progress = (/** @type {{ loaded: number, total: number }} */ { loaded, total }) => {
       bar.value = loaded / total;
-      line.textContent = `Loading: ${Math.round((100 * loaded) / total)} %`;
+      bar.title = `${Math.round((100 * loaded) / total)} %`;
     };
     try {
       const companion = await (await engineFrom(folder)).load(folder, { signal, progress });
@@ -95,9 +95,11 @@ function loader({ folder, name, fetched, memory }, ready) {
   const button = h("button", { ...attributes, onclick: begin }, "Load the model");
   const cancel = h("button", { type: "button", hidden: true, onclick: () => control.abort() }, "Cancel");
   const show = (/** @type {boolean} */ loading) => {
+    const from = loading ? button : cancel, held = from === document.activeElement;
     button.hidden = loading;
     cancel.hidden = bar.hidden = !loading;
-    if (loading) line.textContent = "Loading";
+    if (held) (loading ? cancel : button).focus();
+    if (loading) line.textContent = "Loading the model";
   };
   button.disabled = before.fails;
   const controls = h("div", { class: "lrp-controls" }, button, bar, cancel);

@@ -685,7 +685,9 @@ function cursor(model, go, axis) {
     whisker.style.height = `calc(var(--lrp-tall) * ${bottom - top})`;
     node.className = `lrp-cursor lrp-${table.sign(cell)}`;
     node.setAttribute("aria-valuenow", String(rank + 1));
-    node.setAttribute("aria-valuetext", `${rankInWords(view)}: ${value}, ${inWords(view).verdict}`);
+    const { axes } = view.board, options = axes.map((axis, k) => axis.options[table.option(cell, k)].label);
+    const verdict = `${value}, ${inWords(view).verdict}`;
+    node.setAttribute("aria-valuetext", `${rankInWords(view)}: ${verdict}; ${options.join(", ")}`);
   };
   return { node, paint };
 }

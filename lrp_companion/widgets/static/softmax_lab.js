@@ -211,7 +211,7 @@ function presets(model) {
 }
 
 /**
- * Buttons that shift all logits, take a token and add one. One that can do no more hands its focus on.
+ * Buttons that shift all logits, take a token and add one. One that can do no more keeps its focus.
  * @param {Model<State>} model
  * @returns {{ buttons: HTMLElement[], show: (inputs: Inputs) => void }}
  */
@@ -220,19 +220,20 @@ function changes(model) {
   /** @param {number} constant */
   const shift = (constant) => () =>
     change(model, (list, key) => (key === "logits" ? list.map((z) => withoutNoise(z + constant)) : list));
-  const down = button("all logits − 1", shift(-1)), up = button("all logits + 1", shift(1));
-  const fewer = button("− token", () => change(model, (list) => list.slice(0, -1)));
-  const more = button("+ token", () => change(model, (list) => [...list, 0]));
+  /** @param {string} name @param {() => void} act */
+  const able = (name, act) => {
+    const node = button(name, () => node.ariaDisabled === "true" || act());
+    return node;
+  };
+  const down = able("all logits − 1", shift(-1)), up = able("all logits + 1", shift(1));
+  const fewer = able("− token", () => change(model, (list) => list.slice(0, -1)));
+  const more = able("+ token", () => change(model, (list) => [...list, 0]));
   /** @param {Inputs} inputs */
   const show = ({ logits }) => {
-    const focused = document.activeElement; // asked first: a browser may take the focus from what is disabled
-    down.disabled = logits.some((z) => Math.abs(z - 1) > limits.logits);
-    up.disabled = logits.some((z) => Math.abs(z + 1) > limits.logits);
-    fewer.disabled = logits.length <= FEWEST;
-    more.disabled = logits.length >= MOST;
-    for (const [one, other] of [[fewer, more], [more, fewer], [down, up], [up, down]]) {
-      if (one.disabled && one === focused) other.focus();
-    }
+    down.ariaDisabled = String(logits.some((z) => Math.abs(z - 1) > limits.logits));
+    up.ariaDisabled = String(logits.some((z) => Math.abs(z + 1) > limits.logits));
+    fewer.ariaDisabled = String(logits.length <= FEWEST);
+    more.ariaDisabled = String(logits.length >= MOST);
   };
   return { buttons: [down, up, fewer, more], show };
 }

@@ -92,9 +92,8 @@ function pathMasks(layers) {
  */
 function removalInWords({ tokens, logits, target, maps }, place, label) {
   const change = -maps.loo[place], before = logits[target];
-  const sign = change >= 0 ? "+" : "";
-  return `Without “${tokens[place]}” the logit of ${label} is ${say(before + change, 3)} instead of ` +
-    `${say(before, 3)}: ${sign}${say(change, 3)}.`;
+  return `Without “${tokens[place]}” the logit of ${label} ${change < 0 ? "falls" : "rises"} by ` +
+    `${say(Math.abs(change), 3)}, from ${say(before, 3)} to ${say(before + change, 3)}.`;
 }
 
 /**
@@ -157,7 +156,7 @@ function preview(model) {
   const rows = Object.keys(ROWS).filter((name) => maps[name]).flatMap((name) => {
     const row = tokenRow(tokens, special, ROWS[name]);
     row.paint(maps[name]);
-    const r = name === "loo" ? "" : ` r with LOO, words only ${say(pearson(maps[name], maps.loo, words))}`;
+    const r = name === "loo" ? "" : ` r with LOO, words only ${say(rOf(maps[name], maps.loo, words))}`;
     return [h("p", { class: "lrp-row-title" }, ROWS[name], h("span", {}, r)), row.node];
   });
   const made = `Computed when this page was made, with unrounded weights: “${visible(text)}”`;
@@ -166,6 +165,17 @@ function preview(model) {
   const more = turned ? [h("p", { class: "lrp-shared" }, asks)] : [];
   const signs = h("p", { class: "lrp-readout" }, signsInWords(tokens, words, maps));
   return h("div", {}, more, head, rows, signs);
+}
+
+/**
+ * r over the tokens that count; NaN for fewer than three, since two points always lie on a line.
+ * @param {ArrayLike<number>} scores
+ * @param {number[]} loo
+ * @param {boolean[] | null} keep
+ * @returns {number}
+ */
+function rOf(scores, loo, keep) {
+  return (keep ?? loo).filter((one) => !keep || one).length < 3 ? NaN : pearson(scores, loo, keep);
 }
 
 /**
@@ -182,7 +192,7 @@ function signsInWords(tokens, words, { loo, ...maps }) {
     const [most] = other.sort((a, b) => Math.abs(loo[b]) - Math.abs(loo[a]));
     if (!other.length) return `${ROWS[name]} has LOO's sign on every token.`;
     const count = `${places.length - other.length} of ${places.length} tokens`;
-    return `${ROWS[name]} has LOO's sign on ${count}; on “${tokens[most]}” it has the other.`;
+    return `${ROWS[name]} has LOO's sign on ${count}; the strongest of the others is “${tokens[most]}”.`;
   });
   return says.join(" ");
 }
@@ -210,7 +220,12 @@ function shared(a, b) {
  */
 function differences(first, second) {
   const { known: a } = first, { known: b } = second;
-  if (!a || !b || a.target !== b.target) return [];
+  if (!a || !b) return [];
+  if (a.target !== b.target) {
+    const labels = first.model.get("data").labels, both = `${labels[a.target]} and ${labels[b.target]}`;
+    const says = `No difference: the two are explained for ${both}. Choose one class above.`;
+    return [h("p", { class: "lrp-quiet" }, says)];
+  }
   const pairs = shared(a.tokens, b.tokens).filter(([, j]) => !b.special[j]);
   const rows = ["loo", "lrp"].filter((name) => pairs.length && a.maps[name] && b.maps[name]);
   return rows.flatMap((name) => {
@@ -254,7 +269,7 @@ class Panel {
     this.place = h("p", { class: "lrp-readout" });
     this.node = h("section", { "aria-label": key === "text" ? "Explanation" : "Second explanation" });
     const figures = h("div", { class: "lrp-side-by-side" }, this.pathFigure(), this.maskFigure());
-    this.node.append(this.status, this.head, this.rows, this.signs, this.removal, figures);
+    this.node.append(this.status, this.head, this.rows, this.signs, figures);
     this.renew();
   }
 
@@ -285,6 +300,7 @@ class Panel {
     loo.addEventListener("click", pick);
     loo.addEventListener("keydown", (event) => event.key === "Enter" && pick(event));
     this.rows.replaceChildren(...Object.values(this.drawn).flatMap(({ title, row }) => [title, row.node]));
+    loo.after(this.removal);
   }
 
   /** @returns {HTMLElement} */
@@ -361,9 +377,10 @@ class Panel {
     known.maps.loo ??= (await ask("loo", (/** @type {{ done: number }} */ { done }) => {
       this.status.textContent = `LOO: ${done} of ${count} removals`;
     })).scores;
-    this.status.textContent = "The three paths";
+    this.status.textContent = "Computing the three paths";
     this.paint();
-    this.speak(`Explained: ${this.summary()}`);
+    const start = [...known.text].slice(0, 30).join("");
+    this.speak(`Explained “${start}”. ${this.head.textContent} ${this.summary()}`);
     const ends = [0, 2 ** this.model.get("data").layers - 1];
     known.byMask.set(ends[0], known.maps.attnlrp).set(ends[1], known.maps["cp-lrp"]);
     for (const { mask } of pathMasks(this.model.get("data").layers).flat()) {
@@ -398,7 +415,7 @@ class Panel {
     try {
       known.maps.lrp = await this.lrp(known, { amounts: amountsInForce(this.model) }, signal);
       if (known === this.known && !signal.aborted) this.paint();
-      this.speak(this.summary());
+      if (known.maps.loo) this.speak(this.summary());
     } catch (error) {
       this.fail(error);
     }
@@ -427,7 +444,7 @@ class Panel {
     const { known } = this;
     if (!known?.maps.loo || !scores) return NaN;
     const keep = this.model.get("tokens") === "all" ? null : known.special.map((special) => !special);
-    return pearson(scores, known.maps.loo, keep);
+    return rOf(scores, known.maps.loo, keep);
   }
 
   /** @returns {string} */
@@ -509,11 +526,14 @@ class Panel {
     if (!known || !bar || !go || !halt) return;
     const { signal } = this.filling = new AbortController(), { text, target, site } = known;
     const show = (/** @type {boolean} */ running) => {
+      const held = document.activeElement === (running ? go : halt);
       go.hidden = running;
       halt.hidden = bar.hidden = !running;
+      if (held) (running ? halt : this.best?.hidden ? go : this.best)?.focus();
     };
     bar.value = 0;
     show(true);
+    this.speak(`Computing ${bar.max.toLocaleString("en")} masks.`);
     const r = known.r = new Float64Array(bar.max).fill(NaN);
     const onProgress = (/** @type {{ numbers?: number[], r?: number[] }} */ step) => {
       (step.numbers ?? []).forEach((mask, k) => {
@@ -532,6 +552,7 @@ class Panel {
       if (known === this.known) this.fail(error);
     }
     show(false);
+    if (known === this.known) this.speak(known.masks ? `All masks. ${this.place.textContent}` : "Stopped.");
   }
 
   /**
@@ -569,17 +590,20 @@ class Panel {
 }
 
 /**
- * A box for a sentence; Enter explains it.
+ * A box for a sentence; Enter explains it. What is typed stays until the sentence in force changes.
  * @param {Model<State>} model
  * @param {Which} key
  * @param {() => boolean} loaded
+ * @param {() => void} explain
  * @returns {{ node: HTMLElement, take: () => void, show: () => void }}
  */
-function sentenceBox(model, key, loaded) {
+function sentenceBox(model, key, loaded, explain) {
   const { drops } = model.get("data"), name = key === "text" ? "Your sentence" : "Second sentence";
   const said = h("p", { role: "alert", class: "lrp-refused" });
   const box = h("textarea", { "aria-label": name, name: key });
   box.rows = 2;
+  /** @type {string | null} */
+  let inForce = null;
   const take = () => {
     const text = tidy(box.value, drops);
     const long = `This text has ${text.length.toLocaleString("en")} characters; ` +
@@ -593,11 +617,13 @@ function sentenceBox(model, key, loaded) {
   box.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
-    take();
+    explain();
   });
-  const button = h("button", { type: "button", onclick: take }, "Explain");
+  const button = h("button", { type: "button", onclick: explain }, "Explain");
   const show = () => {
-    if (tidy(box.value, drops) !== model.get(key)) box.value = model.get(key);
+    const text = model.get(key);
+    if (text !== inForce && tidy(box.value, drops) !== text) box.value = text;
+    inForce = text;
     if (loaded()) said.textContent = "";
   };
   const node = h("div", { class: "lrp-sentence-box" }, h("label", {}, name, box), button, said);
@@ -612,7 +638,11 @@ function sentenceBox(model, key, loaded) {
  */
 function sentences(model, loaded) {
   const { examples } = model.get("data");
-  const first = sentenceBox(model, "text", loaded), second = sentenceBox(model, "other", loaded);
+  const take = () => {
+    first.take();
+    if (model.get("compare")) second.take();
+  };
+  const first = sentenceBox(model, "text", loaded, take), second = sentenceBox(model, "other", loaded, take);
   const starts = examples.map((text) => visible(text.length > 60 ? `${text.slice(0, 58)} …` : text));
   const names = ["choose one", ...starts];
   const example = dropdown("Examples", names, (place) => {
@@ -628,10 +658,6 @@ function sentences(model, loaded) {
     second.show();
   };
   const boxes = h("div", { class: "lrp-side-by-side" }, first.node, second.node);
-  const take = () => {
-    first.take();
-    if (model.get("compare")) second.take();
-  };
   return { nodes: [boxes, h("div", { class: "lrp-controls" }, example.node, compare)], take, show };
 }
 
@@ -715,7 +741,8 @@ function start(model, companion, work, speak) {
  * @returns {() => void}
  */
 function render({ model, el }) {
-  const work = h("div", { tabindex: -1 }, preview(model)), live = liveLine();
+  const work = h("div", { tabindex: -1, role: "region", "aria-label": "Explanations" }, preview(model));
+  const live = liveLine();
   /** @type {(() => void) | null} */
   let clean = null;
   const boxes = sentences(model, () => clean !== null);
@@ -724,7 +751,8 @@ function render({ model, el }) {
     boxes.take();
     clean = start(model, companion, work, live.say);
     boxes.show();
-    if (document.activeElement === document.body) work.focus(); // the button that had it is gone
+    const here = document.activeElement;
+    if (here === document.body || load.contains(here)) work.focus(); // the button that had it is gone
   });
   el.replaceChildren(...boxes.nodes, load, work, live.node);
   const show = () => {
