@@ -10,7 +10,6 @@ import pytest
 from lrp_book import look_up
 from lrp_book.committed import Records, records
 
-from lrp_companion.metrics import Interval
 from lrp_companion.paper.published import paper_table
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,7 +29,7 @@ def test_every_number_of_the_paper_is_there(page: str, kept: Records) -> None:
     """Table 2's r and curves and every step of Table A3, as printed."""
     for data in look_up.DATA:
         table = [row for row in paper_table("table2") if row["dataset"] == data and row["method"] != "LOO"]
-        for reading in look_up.READINGS:
+        for reading in look_up.READINGS.values():
             rows = dict(look_up.agreement_rows(kept, data, reading))
             named = {"IG": "IG", "AttentionRollout": "rollout"}
             for row in table:
@@ -40,17 +39,27 @@ def test_every_number_of_the_paper_is_there(page: str, kept: Records) -> None:
         for path in look_up.PATHS:
             ours = sorted(cells[0].value for _, cells in look_up.path_rows(kept, data, path))
             assert ours == sorted(r["loo_r"] for r in steps if r["path"].replace("_", "-") == path)
-    assert page.count('<figure class="lrp-table">') == 2 + 2 * 4 + 2 * 3 + 1
+    assert page.count('<figure class="lrp-table">') == 2 + 2 * 6 + 2 * 3 + 1
 
 
 def test_numbers_are_those_of_the_maps(kept: Records) -> None:
     """A second way: r with numpy alone from the maps that a run kept."""
     run = kept.with_maps("sst2-12")
-    maps = zip(run.maps("attnlrp", site="word+position"), run.loo(), strict=True)
-    found = [np.corrcoef(np.asarray(mine)[1:], np.asarray(loo)[1:])[0, 1] for mine, loo in maps]
-    cell = look_up.ours(kept, "sst2-12", "attnlrp", "The same without [CLS]", "pearson")
-    assert isinstance(cell.value, Interval) and cell.value.mean == pytest.approx(np.mean(found), abs=1e-6)
-    table = dict(look_up.agreement_rows(kept, "SST", "Words only"))
+    found: dict[str, dict[str, list[float]]] = {"raw": {}, "sum-to-one": {}}
+    for method in ("attnlrp", "cp-lrp"):
+        for form, values in found.items():
+            values[method] = []
+            for one, loo in zip(run.maps(method, site="word+position"), run.loo(), strict=True):
+                a, b = (np.asarray(row, float)[1:] for row in (one, loo))
+                pair = (a / a.sum(), b / b.sum()) if form == "sum-to-one" else (a, b)
+                values[method].append(np.corrcoef(*pair)[0, 1])
+    for name, form in (("The same without [CLS]", "raw"), ("Divided, without [CLS]", "sum-to-one")):
+        table = dict(look_up.agreement_rows(kept, "SST", look_up.READINGS[name]))
+        for label, method in (("AttnLRP", "attnlrp"), ("CP-LRP", "cp-lrp")):
+            assert table[label][1].value.mean == pytest.approx(np.mean(found[form][method]), abs=1e-6)
+        gap = np.subtract(found[form]["cp-lrp"], found[form]["attnlrp"]).mean()
+        assert table["CP-LRP \N{MINUS SIGN} AttnLRP"][1].value.mean == pytest.approx(gap, abs=1e-6)
+    table = dict(look_up.agreement_rows(kept, "SST", look_up.READINGS["Words only"]))
     assert table["IG"][1].value.mean == pytest.approx(0.617, abs=5e-4)
 
 
