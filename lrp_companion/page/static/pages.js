@@ -49,6 +49,14 @@ for (const host of document.querySelectorAll("[data-companion-plot]")) {
   });
 }
 
+// A table that is wider than its place says so: a column that is cut at its edge looks complete.
+for (const region of document.querySelectorAll('.lrp-table > [role="region"]')) {
+  const tell = () => {
+    region.parentElement?.classList.toggle("lrp-scrolls", region.scrollWidth > region.clientWidth + 1);
+  };
+  new ResizeObserver(tell).observe(region);
+}
+
 /**
  * Keeps the mark of a page's contents at the section that is read: the last heading above a line.
  * The theme's own observer asks how much of a heading is in a band, and loses the place in long sections.
