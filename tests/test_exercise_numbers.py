@@ -390,6 +390,22 @@ def judges_hand() -> list[str]:
     return [f"${words:.0f}$", f"${r:.2f}$", f"${rank:.1f}$", *centred]
 
 
+def judges_two() -> list[str]:
+    """Every set of the three words, and every order for the Shapley values."""
+    game = {(d, s, f): 4 * max(d, s) + f for d, s, f in itertools.product((0, 1), repeat=3)}
+    loo = np.array([game[1, 1, 1] - game[tuple(int(i != k) for i in range(3))] for k in range(3)])
+    gains = np.zeros(3)
+    for order in itertools.permutations(range(3)):
+        for place, k in enumerate(order):
+            before = [int(i in order[:place]) for i in range(3)]
+            gains[k] += game[tuple(before[:k] + [1] + before[k + 1 :])] - game[tuple(before)]
+    shapley = gains / 6
+    maps = np.array([2.0, 2, 0]), np.array([0.0, 0, 1])
+    r = [round(lrp.pearson(one, judge)) for one in maps for judge in (loo, shapley)]
+    assert r == [-1, 1, 1, -1]
+    return [vector(loo), vector(shapley), f"answer still is ${game[0, 1, 1]}$"]
+
+
 NUMBERS: dict[str, Callable[[], list[str]]] = {
     "ex-p-four": products_four,
     "ex-p-negative": products_negative,
@@ -416,6 +432,7 @@ NUMBERS: dict[str, Callable[[], list[str]]] = {
     "ex-a-ends": agreement_ends,
     "ex-a-player": agreement_player,
     "ex-j-hand": judges_hand,
+    "ex-j-two": judges_two,
 }
 
 
