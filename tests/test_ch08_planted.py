@@ -252,6 +252,20 @@ def test_a_share_of_sentences_has_limits_that_a_share_can_have():
         assert all(0 <= one.low <= one.mean <= one.high <= 1 for one in found)
 
 
+def test_what_the_chapter_says_of_the_planted_words_holds():
+    groups = ch.load_planted()
+    others = [name for name in groups["llama"][0].values.explainer.values if not name.startswith("rollout")]
+    blind = ch.on_top_by_rule(groups["post-ln-first"], "rollout:residual=true")
+    assert min(blind) > max(min(ch.on_top_by_rule(groups["post-ln-first"], name)) for name in others)
+    rules = ("loo", "attnlrp", "cp-lrp")
+    loo, attnlrp, cp_lrp = ([one.mean("negator", name, "top") for one in groups["llama"]] for name in rules)
+    assert max(attnlrp[2], cp_lrp[2]) < 0.1 and abs(cp_lrp[1] - loo[1]) < 0.02
+    assert [ch.counted(one, "negator") for one in groups["llama"]] == [
+        int(one.values.sel(rule="negator", number="top", explainer="loo").notnull().sum())
+        for one in groups["llama"]
+    ]
+
+
 def test_points_are_met_mixed_or_failed(groups):
     rows = {(row["point"], row["wiring"]): row for row in ch.outcomes(groups)}
     assert len(rows) == 24 and {rows[point, "post-ln-first"]["outcome"] for point in range(1, 10)} == {"met"}

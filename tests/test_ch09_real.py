@@ -178,6 +178,40 @@ def test_claims_at_the_paper_s_size():
     assert "base size" in str(ch.claims_table(records(RESULTS)))
 
 
+def test_what_the_page_says_without_a_number_is_so():
+    """Verdicts of claims that differ between two models; the order by Shapley values; paths of SmolLM2."""
+    kept = records(RESULTS)
+    here = {claim.number: claim for claim in ch.claims([kept.text("sst2-12"), kept.text("imdb-12")])}
+    two = [*list(ch.PROTOCOLS)[:2], "curves"]
+    differ = {
+        k
+        for k, (_, word) in ch.claims_at_size(RESULTS).items()
+        if word != ch.verdict([e for e in here[k].effects if e.protocol in two])
+    }
+    assert differ == {7, *range(13, 19), 20}
+    shapley = ch.trainings(RESULTS, "shapley")
+    for statistic in ("pearson", "spearman"):
+        by = ch.at(shapley, ch.WORDS, statistic).mean("example")
+        order = [by.sel(explainer=m).values for m in ("ig", "attnlrp", "mask-gradient", "cp-lrp")]
+        assert all((a > b).all() for a, b in zip(order[:-1], order[1:], strict=True))
+        for name in ("ig", "attnlrp"):
+            value = ch.gap(shapley, ch.WORDS, statistic, (name, "loo attention-mask"))
+            assert value.low < 0 < value.high
+
+    def shares(name, statistic):  # of the whole change: the last ten layers alone, the first twenty alone
+        back, front = (
+            ch.path_means(LM, name, path, "all", statistic=statistic)
+            for path in ("back-to-front", "front-to-back")
+        )
+        whole = back[-1] - back[0]
+        return (back[10] - back[0]) / whole, (front[20] - back[0]) / whole
+
+    for statistic in ("pearson", "spearman"):
+        late, early = shares("facts", statistic)
+        assert late > 0.8 and early < 0.3
+    assert min(*shares("sst2", "pearson"), *shares("sentences", "spearman")) > 0.8
+
+
 def test_pictures_and_tables_say_what_they_show():
     assert "SmolLM2, words, Pearson: AttnLRP" in repr(
         ch.models_figure(ch.models(records(RESULTS)), title="x")

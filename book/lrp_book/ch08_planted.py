@@ -192,13 +192,11 @@ def followed_table(groups: Mapping[str, Sequence[Judged]], *, caption: str) -> T
     rows = []
     for wiring, group in groups.items():
         for rule in RULES:
-            counted = [
-                int(one.values.sel(rule=rule).notnull().any(("explainer", "number")).sum()) for one in group
-            ]
             turned = [one.followed[rule]["as alone" if rule == "negator" else "label"] for one in group]
             row = {"wiring": WIRINGS[wiring]["wiring"], "rule": rule, "followed": _range(turned, ".3f")}
             row["decoys"] = _range([one.followed["decoys"]["as alone"] for one in group], ".3f")
-            rows.append(row | {"sentences": _range(counted, "d"), "second": _second(rule, group)})
+            row["sentences"] = _range([counted(one, rule) for one in group], "d")
+            rows.append(row | {"second": _second(rule, group)})
     columns = {
         "wiring": "wiring",
         "rule": "rule",
@@ -208,6 +206,16 @@ def followed_table(groups: Mapping[str, Sequence[Judged]], *, caption: str) -> T
         "second": "logit of one word, of none (0) to both (1)",
     }
     return table(rows, columns=columns, caption=caption)
+
+
+def counted(one: Judged, rule: str) -> int:
+    """In how many sentences the network follows the rule, so that the planted words are known to decide."""
+    return int(one.values.sel(rule=rule).notnull().any(("explainer", "number")).sum())
+
+
+def on_top_by_rule(trainings: Sequence[Judged], explainer: str) -> list[float]:
+    """The share of sentences with all planted words on top, mean over trainings, rule by rule."""
+    return [float(np.mean([one.mean(rule, explainer, "top") for one in trainings])) for rule in RULES]
 
 
 def of_one(rule: str, one: Judged) -> float:

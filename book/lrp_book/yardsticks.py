@@ -126,6 +126,16 @@ def points(records: Mapping[str, Texts]) -> list[dict[str, Any]]:
     return rows
 
 
+def falls_with_interactions(texts: Texts, method: str, statistic: str) -> Interval:
+    """The rank correlation of a map's r with Shapley values with the size of the interactions, over the texts
+    whose subsets were all run.
+    """
+    exact = [text for text in texts if "interactions" in text]
+    r = r_with(exact, statistic=statistic, maps=(method,))[method]
+    columns = np.stack([r, np.array([interaction_size(text) for text in exact])], 1)
+    return over_texts(columns, lambda x: spearman(x[:, 0], x[:, 1]))
+
+
 def _fall(rows: np.ndarray) -> float:
     """The mean of the first column where the second is 0, minus that where it is 1."""
     first, second = (rows[rows[:, 1] == kind, 0].mean() for kind in (0, 1))
