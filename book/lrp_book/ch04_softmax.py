@@ -93,7 +93,8 @@ def strongest_query(steps: Sequence[SoftmaxStep]) -> tuple[int, int, int, Softma
 def compare_step(step: SoftmaxStep, *, rules: Rules = RULES) -> dict[str, np.ndarray]:
     """Per rule, `error = |R - LOO| / |LOO|` (norms over tokens), Pearson's `r` with LOO, and by `rank`.
 
-    Each has the shape (...), NaN where LOO is zero for all tokens; r and rank also where R or LOO is constant.
+    Each has the shape (...), NaN where LOO is zero for all tokens; r and rank also where R or LOO is
+    constant.
 
     >>> step = SoftmaxStep([1.0, 1.0], [2.0, 0.0])
     >>> columns = compare_step(step, rules={"cp-lrp": SoftmaxStep.cp_lrp})
