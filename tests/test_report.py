@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from lrp_book import report_tables
-from lrp_book.ch05_worth import judged_claims
+from lrp_book.ch05_worth import dots, judged_claims
 
 from lrp_companion.attribution import SITES
 from lrp_companion.checks import CompanionError, SourceError
@@ -819,7 +819,7 @@ def fresh(folder: Path) -> set[str]:
             shown.append(printed.table1_beside(run))
         if not isinstance(run, TextRun):
             continue
-        shown += [printed.table2_beside(run), printed.table2_dots(run), printed.table2_curves(run)]
+        shown += [printed.table2_beside(run), dots(run), printed.table2_curves(run)]
         if run.masks:
             from lrp_companion.show import layer_plot
 
