@@ -12,7 +12,7 @@ from lrp_book.ch04_softmax import binned_lines
 from tiny_models import TEXTS
 
 import lrp_companion as lrp
-from lrp_companion.metrics import bootstrap_mean, pearson
+from lrp_companion.metrics import bootstrap_mean, pearson, spearman
 from lrp_companion.toys.softmax_step import SoftmaxStep
 
 LONG = [text for text in TEXTS if len(text.split()) > 3]
@@ -122,6 +122,7 @@ def test_rows_hold_what_each_step_says(clf):
             "attnlrp, centred": step.centred().attnlrp(),
         }.items():
             assert c[f"r {rule}"][k] == pytest.approx(pearson(scores, step.loo()), abs=1e-9)
+            assert c[f"rank {rule}"][k] == pytest.approx(spearman(scores, step.loo()), abs=1e-9)
             error = np.sqrt(((scores - step.loo()) ** 2).sum() / (step.loo() ** 2).sum())
             assert c[f"error {rule}"][k] == pytest.approx(error, rel=1e-9)
 
@@ -183,6 +184,9 @@ def test_bin_edges_exactly():
     assert (points[7.0].mean, points[7.0].n, points[7.0].undefined) == (70.0, 1, 1)
     r = rows.binned("spread", "r", bins=2)["a"]
     assert r[2.0].mean == 1 and r[7.0].n == 0, "where r is undefined a bin is empty"
+    assert list(rows.binned("spread", bins=2, where=x > 4)["a"]) == [5.5, 8.0], "cut among those selected"
+    flat = ch04_softmax.SoftmaxRows({**columns, "entropy": x}, ("a",), texts=2, skipped=0).flattest(0.3)
+    assert sorted(x[flat]) == [7.0, 8.0, 9.0]
     same = ch04_softmax.SoftmaxRows({**columns, "spread": np.ones(10)}, ("a",), texts=2, skipped=0)
     assert list(same.binned("spread", bins=3)["a"]) == [1.0]
 

@@ -18,11 +18,14 @@ from browsing import complaints_of_axe, open_page
 from lrp_book.ch05_worth import (
     PATHS,
     depth_paths,
+    dots,
     ends_of,
+    from_scratch,
     judged_claims,
     later_minus_first,
     lead,
     scale,
+    table1_short,
     verdicts,
 )
 from lrp_book.committed import SHORT, SHORT_RECIPE, TEXT_RUNS, Records, records
@@ -292,7 +295,34 @@ def test_claims_without_runs(tmp_path: Path) -> None:
     (tmp_path / "mnist-plain").symlink_to(RESULTS / "mnist-plain")
     judged = judged_claims(str(tmp_path))
     assert judged[-1].verdict == "not testable here" and [claim.number for claim in judged][-1] == len(judged)
-    assert verdicts(records(str(tmp_path))).total() == len(judged)
+    assert verdicts(records(str(tmp_path))).total() == len(judged) - 1, "the last is not the paper's"
+
+
+def test_table_1_names_products_and_puts_the_papers_value_beside_the_same_one() -> None:
+    """Section 4.3: left is Q(KᵀV). In the package left is (QKᵀ)V."""
+    (printed,) = [row for row in paper_table("table1") if row["explainer"] == "AttnLRP"]
+    *_, ours = str(table1_short(load_run(RESULTS / "mnist-plain"))).splitlines()
+    values = re.findall(r"-?\d\.\d\d(?=  |$)", ours)
+    assert values == [f"{printed[name]:.2f}" for name in ("left_vs_right", "right_vs_loo", "left_vs_loo")]
+
+
+def test_the_figure_of_table_2_tells_the_papers_values() -> None:
+    values = {row["method"]: row["loo_r"] for row in paper_table("table2") if row["dataset"] == "SST"}
+    told = dots(run("sst2-companion")).alt.rpartition("The paper: ")[2]
+    assert re.findall(r"-?\d\.\d\d", told) == [
+        f"{values[name]:.2f}" for name in ("IG", "AttentionRollout", "AttnLRP", "CP-LRP")
+    ]
+
+
+def test_from_scratch_by_hand(tmp_path: Path) -> None:
+    row = from_scratch(str(RESULTS))["gpt2"]
+    first, *others = (load_run(RESULTS / f"wirings/gpt2-seed-{seed}") for seed in range(3))
+    assert row["own"] == bootstrap_mean(first.r("attnlrp", WORDS))
+    each = np.array([two_loo(f"wirings/{first.name}", f"wirings/{other.name}") for other in others])
+    known = each[:, ~np.isnan(each).all(0)]
+    assert row["ceiling"].mean == pytest.approx(np.nanmean(known, axis=0).mean(), abs=1e-6)
+    with pytest.raises(MissingRecord, match="no wirings"):
+        from_scratch(str(tmp_path))
 
 
 # -- what an r is worth ------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from lrp_book import report_tables
-from lrp_book.ch05_worth import judged_claims
+from lrp_book.ch05_worth import dots, judged_claims
 
 from lrp_companion.attribution import SITES
 from lrp_companion.checks import CompanionError, SourceError
@@ -412,7 +412,7 @@ def test_the_papers_columns_are_the_papers(sst2, folders):
         and paper_tables.figure2(six)["paper"] is None
     )
     table = {row["explainer"]: row for row in paper_tables.table1(load_run(folders["mnist"]))}
-    assert [table["AttnLRP"][f"{pair}, paper"] for pair in paper_tables.PAIRS] == [0.7865, 0.073, -0.0698]
+    assert [table["AttnLRP"][f"{pair}, paper"] for pair in paper_tables.PAIRS] == [0.7865, -0.0698, 0.073]
     assert table["gradient x input"]["left-right, paper"] is None
 
 
@@ -819,7 +819,7 @@ def fresh(folder: Path) -> set[str]:
             shown.append(printed.table1_beside(run))
         if not isinstance(run, TextRun):
             continue
-        shown += [printed.table2_beside(run), printed.table2_dots(run), printed.table2_curves(run)]
+        shown += [printed.table2_beside(run), dots(run), printed.table2_curves(run)]
         if run.masks:
             from lrp_companion.show import layer_plot
 

@@ -1,11 +1,18 @@
-"""Chapter 3's drawing: a text goes up through the layers, relevance comes back down from one logit."""
+"""Chapter 3's drawings: a text goes up through the layers, relevance comes back down from one logit; r as
+layers are bypassed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 
 from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline
+from lrp_companion.show.curves import layer_curves
 from lrp_companion.show.palette import INK, QUIET, RULE, styles
 
 WORDS = ("[CLS]", "not", "a", "dull", "film", "[SEP]")
@@ -52,6 +59,35 @@ def way_back(*, wide: bool = False) -> Drawing:
         axes.text(-0.35, -0.62, "Here a token's relevance is read, and compared with LOO.", va="center")
         headline(figure, "The way back: what is on [CLS] is handed down, layer by layer")
     return figure
+
+
+def path_curves(curves: Mapping[str, Any], *, title: str, wide: bool = False) -> Drawing:
+    """Draw `layer_curves`; the text alternative says which single layers have the lowest and the highest r.
+
+    >>> from lrp_companion.metrics import Interval
+    >>> steps = [Interval(r, r, r, 9) for r in (0.5, 0.6, 0.5)]
+    >>> drawn = path_curves({"paths": {"single": steps}, "paper": {"single": [0.2, 0.3, 0.4]}}, title="r?")
+    >>> print(drawn.alt.replace(". ", ".\\n"))
+    r? Mean r with LOO.
+    Here: single layer from 0.50 (1) to 0.60 (2).
+    The paper: single layer from 0.20 (1) to 0.40 (3).
+    """
+    figure = layer_curves(**curves, title=title, wide=wide)
+    told = [f"Here: {_walks(curves['paths'])}."]
+    told += [f"The paper: {_walks(curves['paper'])}."] if curves.get("paper") else []
+    figure.alt = f"{title}{'' if title.endswith('?') else '.'} Mean r with LOO. {' '.join(told)}"
+    return figure
+
+
+def _walks(paths: Mapping[str, Sequence[Any]]) -> str:
+    """Where each path begins and ends; of single layers the lowest and the highest, with the layer."""
+    looks, walks = styles(paths), []
+    for name, steps in paths.items():
+        means = np.array([getattr(step, "mean", step) for step in steps])
+        ends = [int(means.argmin()), int(means.argmax())] if name == "single" else [0, -1]
+        first, last = (f"{means[k]:.2f}" + (f" ({k + 1})" if name == "single" else "") for k in ends)
+        walks.append(f"{looks[name].label} from {first} to {last}")
+    return "; ".join(walks)
 
 
 def _box(axes: Axes, x: float, y: float, word: str) -> None:

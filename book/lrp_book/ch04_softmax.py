@@ -24,6 +24,7 @@ from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods import attribute
 from lrp_companion.methods.common import check_bert_order, check_targets, read_output, settle, to_numpy, watch
 from lrp_companion.metrics import Interval, bootstrap_mean, invariance_gap
+from lrp_companion.metrics.faithfulness import ranks
 from lrp_companion.registry import Style
 from lrp_companion.show import canvas
 from lrp_companion.show.palette import INK, styles
@@ -42,7 +43,7 @@ RULES: Rules = {
 LOO's relatives.
 """
 ROW_FEATURES = ("spread", "level", "entropy")
-MEASURES = ("error", "r")
+MEASURES = ("error", "r", "rank")
 
 
 def head_steps(
@@ -90,16 +91,18 @@ def strongest_query(steps: Sequence[SoftmaxStep]) -> tuple[int, int, int, Softma
 
 
 def compare_step(step: SoftmaxStep, *, rules: Rules = RULES) -> dict[str, np.ndarray]:
-    """Per rule, `error = |R - LOO| / |LOO|` (norms over tokens) and Pearson's `r` with LOO; shape (...) each.
+    """Per rule, `error = |R - LOO| / |LOO|` (norms over tokens), Pearson's `r` with LOO, and by `rank`.
 
-    Both are NaN where LOO is zero for all tokens; r also where R or LOO is constant.
+    Each has the shape (...), NaN where LOO is zero for all tokens; r and rank also where R or LOO is
+    constant.
 
     >>> step = SoftmaxStep([1.0, 1.0], [2.0, 0.0])
     >>> columns = compare_step(step, rules={"cp-lrp": SoftmaxStep.cp_lrp})
     >>> {name: float(column.round(6)) for name, column in columns.items()}
-    {'error cp-lrp': 0.707107, 'r cp-lrp': 1.0}
+    {'error cp-lrp': 0.707107, 'r cp-lrp': 1.0, 'rank cp-lrp': 1.0}
     """
     loo = step.loo()
+    judges = {"r": _unit(loo), "rank": _unit(ranks(loo))}
     size = np.linalg.norm(loo, axis=-1)
     out = {}
     for name, rule in rules.items():
@@ -108,8 +111,9 @@ def compare_step(step: SoftmaxStep, *, rules: Rules = RULES) -> dict[str, np.nda
         np.divide(np.linalg.norm(scores - loo, axis=-1), size, out=error, where=size > 0)
         out[f"error {name}"] = error
         constant = (np.ptp(scores, axis=-1) == 0) | (np.ptp(loo, axis=-1) == 0)
-        r = (_unit(scores) * _unit(loo)).sum(-1).clip(-1, 1)
-        out[f"r {name}"] = np.where(constant, np.nan, r)
+        for measure, judge in judges.items():
+            r = (_unit(scores if measure == "r" else ranks(scores)) * judge).sum(-1).clip(-1, 1)
+            out[f"{measure} {name}"] = np.where(constant, np.nan, r)
     return out
 
 
@@ -127,7 +131,7 @@ def _unit(a: np.ndarray) -> np.ndarray:
 class SoftmaxRows:
     """Columns of numbers with one entry per step: `text`, `layer`, `head` (both from 1), `query`, `tokens`;
     the features `spread` (standard deviation of the logits), `level` (their mean), `entropy` (of A, over log
-    T); and per rule `error` and `r` as `compare_step` gives them.
+    T); and per rule `MEASURES` as `compare_step` gives them.
 
     Attributes
     ----------
@@ -159,9 +163,7 @@ class SoftmaxRows:
         return bootstrap_mean([np.median(steps) if len(steps) else np.nan for steps in by_text])
 
     def table(self, measure: str = "error") -> list[dict[str, Any]]:
-        """One row per layer: entropy of attention, spread and level of the logits, and each rule's `measure`,
-        "error" or "r".
-        """
+        """One row per layer: entropy of attention, spread and level of the logits, each rule's `measure`."""
         names = (*ROW_FEATURES, *(f"{measure} {rule}" for rule in self.rules))
         out = []
         for layer in np.unique(self.columns["layer"]):
@@ -170,28 +172,40 @@ class SoftmaxRows:
             out.append(row | {name: self.typical(name, where=steps) for name in names})
         return out
 
+    def flattest(self, share: float = 1 / 3) -> np.ndarray:
+        """Which steps are among this share of all with the flattest attention, by its entropy."""
+        entropy = self.columns["entropy"]
+        return entropy >= np.quantile(entropy, 1 - share)
+
     def summary(self) -> list[dict[str, Any]]:
-        """One row per rule over all steps: error and r."""
+        """One row per rule over all steps: error, r and rank."""
         return [
             {"rule": rule, **{measure: self.typical(f"{measure} {rule}") for measure in MEASURES}}
             for rule in self.rules
         ]
 
     def binned(
-        self, feature: str, measure: str = "error", *, bins: int = 6, rules: Sequence[str] | None = None
+        self,
+        feature: str,
+        measure: str = "error",
+        *,
+        bins: int = 6,
+        rules: Sequence[str] | None = None,
+        where: np.ndarray | None = None,
     ) -> dict[str, dict[float, Interval]]:
         """Each rule's `measure` in bins of a feature: rule to {median of the feature in the bin: interval}.
 
-        The bins hold equally many steps: they are cut at quantiles over all steps; the lower edge belongs to
-        a bin, the upper to the next. Steps where a measure is NaN are left out only of that measure. Bins
-        that coincide (many equal values of the feature) are merged.
+        The bins hold equally many steps: they are cut at quantiles over all steps, or over those that `where`
+        selects; the lower edge belongs to a bin, the upper to the next. Steps where a measure is NaN are left
+        out only of that measure. Bins that coincide (many equal values of the feature) are merged.
         """
         choose("SoftmaxRows.binned", "feature", feature, ROW_FEATURES)
         whole("SoftmaxRows.binned", "bins", bins, hint="6 is the default")
         x = self.columns[feature]
-        edges = np.unique(np.quantile(x, np.linspace(0, 1, bins + 1)[1:-1]))
-        place = np.searchsorted(edges, x, side="right")
-        groups = {float(np.median(x[place == k])): place == k for k in np.unique(place)}
+        among = np.ones(len(x), dtype=bool) if where is None else where
+        edges = np.unique(np.quantile(x[among], np.linspace(0, 1, bins + 1)[1:-1]))
+        place = np.where(among, np.searchsorted(edges, x, side="right"), -1)
+        groups = {float(np.median(x[place == k])): place == k for k in np.unique(place[among])}
         return {
             rule: {centre: self.typical(f"{measure} {rule}", where=steps) for centre, steps in groups.items()}
             for rule in (rules or self.rules)
@@ -257,6 +271,7 @@ def sweep(
     ----------
     change : `step.scaled` multiplies the logits by a point; `step.shifted` adds it to all, so that the
         function stays the same.
+    measure : one of `MEASURES`.
     """
     choose("sweep", "measure", measure, MEASURES)
     columns = {float(point): compare_step(change(float(point)), rules=rules) for point in points}

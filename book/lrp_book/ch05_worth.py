@@ -15,7 +15,8 @@ import matplotlib as mpl
 import numpy as np
 import xarray as xr
 
-from lrp_book.ch08_wirings import load_wirings, wiring_claim
+from lrp_book.ch08_wirings import Recorded, load_wirings, wiring_claim
+from lrp_book.ch08_wirings import worth as worth_of_wirings
 from lrp_book.committed import SHORT, Records, records
 from lrp_book.labels import method_label
 from lrp_book.say import MissingRecord
@@ -25,9 +26,10 @@ from lrp_companion.masks import NONE, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.statistics import side_of_zero
 from lrp_companion.paper.claims import Claim, claims
+from lrp_companion.paper.printed import table2_dots
 from lrp_companion.paper.protocol_grid import title
 from lrp_companion.paper.published import paper_table
-from lrp_companion.paper.tables import PAIRS, PAPER_METHODS, dataset_of, figure2, table1
+from lrp_companion.paper.tables import PAIR_NAMES, PAPER_METHODS, dataset_of, figure2, table1
 from lrp_companion.registry import label_of
 from lrp_companion.runs.load import MnistRun, TextRun
 from lrp_companion.schema import PROTOCOLS, Protocol
@@ -53,7 +55,7 @@ LOOKS = {"words": ("#0067a5", "o"), "positions": ("#c44c00", "s"), "sums": ("#00
 
 @lru_cache(maxsize=2)
 def judged_claims(results: str | Path = "results") -> list[Claim]:
-    """The paper's claims, tested on the runs of a folder, once; the last on classifiers of other wirings."""
+    """The paper's claims, tested on the runs of a folder, once; the last is ours, on other wirings."""
     kept = records(results)
     tested = claims(list(kept.runs.values()), trained_again=kept.beside)
     try:
@@ -64,10 +66,10 @@ def judged_claims(results: str | Path = "results") -> list[Claim]:
 
 
 def verdicts(kept: Records) -> Counter[str]:
-    """How many claims have each verdict; `MissingRecord` in a folder without runs."""
+    """How many of the paper's claims have each verdict; `MissingRecord` in a folder without runs."""
     if not kept.runs:
         raise MissingRecord("finding", got="no runs", expected="runs", hint="name the folder of the runs")
-    return Counter(claim.verdict for claim in judged_claims(kept.folder))
+    return Counter(claim.verdict for claim in judged_claims(kept.folder)[:-1])
 
 
 def lead(kept: Records, short: str, protocol: str = "words") -> Interval:
@@ -95,6 +97,20 @@ def other_training(kept: Records) -> Interval:
     return bootstrap_mean(other_loo(first, second))
 
 
+@lru_cache(maxsize=2)
+def from_scratch(results: str | Path = "results") -> Mapping[str, Row]:
+    """AttnLRP's r with its model's LOO, `own`, and `ceiling`, the r of two trainings' LOO, by wiring.
+
+    The models are trained from scratch; `MissingRecord` in a folder without them.
+    """
+    try:
+        values = worth_of_wirings(load_wirings(f"{results}/wirings"))
+    except SourceError:
+        expected, hint = "their runs", "name the folder of the runs"
+        raise MissingRecord("from_scratch", got="no wirings", expected=expected, hint=hint) from None
+    return Recorded({wiring: row for (wiring, method), row in values.items() if method == "attnlrp"})
+
+
 def lead_without_first_position(run: TextRun) -> Interval:
     """CP-LRP's r minus AttnLRP's, words + positions, all tokens, with the first token's position left out."""
     r = {}
@@ -119,11 +135,22 @@ def table1_short(run: MnistRun) -> Table:
     every = table1(run)
     rows = [row for row in every if row["left-right, paper"] is not None] or every
     columns, groups = {"explainer": "explainer"}, {}
-    for pair in PAIRS:
+    for pair, name in PAIR_NAMES.items():
         columns |= {pair: "here", f"{pair}, paper": "paper"}
-        groups[pair.replace("-", " with ")] = [pair, f"{pair}, paper"]
-    caption = f"Mean r between maps, {run.n:,} images, {len(run.seeds)} nets, raw maps"
-    return table(rows, columns=columns, groups=groups, caption=f"{caption}; paper: from another net")
+        groups[name] = [pair, f"{pair}, paper"]
+    caption = (
+        f"Mean r between maps, {run.n:,} images, {len(run.seeds)} nets, raw maps; paper: from another net"
+    )
+    return table(rows, columns=columns, groups=groups, caption=f"{caption}, its left being Q(KᵀV)")
+
+
+def dots(run: TextRun) -> Drawing:
+    """Table 2's r of every method as a figure; its text alternative has the paper's values, too."""
+    figure: Drawing = table2_dots(run)
+    told = {name: paper_r(run, name) for name in run.methods if name in PAPER_METHODS and name != "loo"}
+    printed = [f"{method_label(name)} {r:.2f}" for name, r in told.items() if not math.isnan(r)]
+    figure.alt += f" The paper: {', '.join(printed)}." if printed else ""
+    return figure
 
 
 def both_statistics(run: TextRun) -> Table:

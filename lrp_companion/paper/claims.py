@@ -342,7 +342,7 @@ def _paper_effects(spec: Spec) -> Measures:
     """The same effects in the paper's tables."""
     if spec.task == "mnist":
         rows = {row["explainer"]: row for row in paper_table("table1")}
-        return spec.effects(lambda which: rows[which[0]][PAIRS[which[1]]], 0)
+        return spec.effects(lambda which: rows[which[0]][PAIRS[COLUMNS[which[1]]]], 0)
     name = "loo_r" if spec.column == "r" else spec.column
     table2_rows, tableA3_rows = (
         [row for row in paper_table(table) if row["dataset"] == DATA[spec.task]]

@@ -13,6 +13,7 @@ from lrp_companion.metrics import Interval
 from lrp_companion.paper.claims import Claim, claims
 from lrp_companion.paper.tables import (
     MAP_SUFFIXES,
+    PAIR_NAMES,
     answers,
     dataset_of,
     named,
@@ -34,7 +35,6 @@ VERDICTS = (
     "statistic: Pearson's r and rank (Spearman) give two of these; not testable here: no run for it"
 )
 REPORT_WIDTH = 140  # characters in a terminal
-PAIR_NAMES = {"left-right": "left with right", "left-LOO": "left with LOO", "right-LOO": "right with LOO"}
 CURVE_NAMES = {"lerf": "LeRF", "morf": "MoRF", "delta": "Δ"}
 PAPER_NOTE = "paper: the value before it as the paper reports it, from another model"
 NO_MASKS = "No Table A3: a run without masks"
@@ -69,7 +69,7 @@ def table1_beside(run: MnistRun, *, digits: int = 2) -> Table:
         f"accuracy {low:.3f} to {high:.3f}. Protocols: raw maps, and maps divided by their sum"
     )
     if any(row["paper"] is not None for row in rows):
-        caption += ". paper: as the paper reports it, from another net of 85 % accuracy"
+        caption += ". paper: as the paper reports it, from another net of 85 % accuracy; its left is Q(KᵀV)"
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 

@@ -21,7 +21,16 @@ from lrp_companion.schema import DEFAULT_PROTOCOL, Protocol
 
 Row = dict[str, Any]
 MAP_SUFFIXES = {"raw": "", "sum-to-one": " (sum-to-one)"}
-PAIRS = {"left-right": "left_vs_right", "left-LOO": "left_vs_loo", "right-LOO": "right_vs_loo"}
+PAIRS = {"left-right": "left_vs_right", "left-LOO": "right_vs_loo", "right-LOO": "left_vs_loo"}
+"""Pair of maps in a run, and the paper's column for the same product: a run's left, (QKᵀ)V, is the right of
+section 4.3, to which Table 1 belongs.
+"""
+PAIR_NAMES = {
+    "left-right": "(QKᵀ)V with Q(KᵀV)",
+    "left-LOO": "(QKᵀ)V with LOO",
+    "right-LOO": "Q(KᵀV) with LOO",
+}
+"""The same pairs by their products, which sections 3.1 and 4.3 call left and right the other way round."""
 PAPER_METHODS = {
     "loo": "LOO",
     "ig": "IG",
@@ -55,7 +64,8 @@ def table1(run: MnistRun, *, map: str = "raw") -> list[Row]:
     list
         A row per explainer. For each of "left-right", "left-LOO", "right-LOO": the mean over images of the
         mean over nets, with its interval; `<pair>, nets`, the smallest and largest mean of a single net;
-        `<pair>, paper`, the paper's value, or None where it has none or the data are not its. `n` images,
+        `<pair>, paper`, the paper's value for these products, None where it has none or the data are not
+        its. `n` images,
         `nets`, `accuracy` (smallest and largest).
 
     >>> table1(load_run("results/mnist-plain"))[0]["left-right"].mean  # doctest: +SKIP
