@@ -22,12 +22,15 @@ def correlation(a: Array, b: Array) -> float:
 
 @card("""agreement: Agreement with LOO -> r
 Return Pearson's r of two maps, shape (T,), over the tokens that are not special
-(special is bool, shape (T,)), as one number.
+(special is bool, shape (T,)), as one number. At least two are left; where one map is constant there is no r: NaN
+or an error.
 ## inputs
 of eight tokens, special ones at both ends: n(8) + 1, n(8) + 0.5, np.arange(8) % 7 == 0
 of six tokens, special ones inside: n(6), n(6) + 2, np.array([0, 1, 0, 0, 1, 0], dtype=bool)
 of twelve tokens: n(12) + 1, n(12) + 0.5, np.arange(12) % 11 == 0
 with a constant map: np.full(8, 2.0), n(8), np.arange(8) % 7 == 0
+with zeros and equal scores: np.array([3.0, 0, 1, 1, 0, 2]), np.array([1.0, 0, 0, 2, 2, 5]), np.arange(6) % 5 == 0
+without special tokens: n(5), n(5) + 1, np.zeros(5, dtype=bool)
 of drawn size: n(p + 5), n(p + 5), np.arange(p + 5) % (p + 4) == 0
 ## solution
 def agreement(scores, loo, special):
@@ -66,11 +69,13 @@ def agreement(scores: Array, loo: Array, special: Array) -> float:
 @card(
     """morf-order: Most relevant first -> the order
 Return the indices of the tokens in the order in which MoRF removes them: the most relevant first, equal
-scores in reading order, special tokens never.
+scores in reading order, special tokens never; a list or an array.
 ## inputs
 of seven tokens: n(7), np.arange(7) % 6 == 0
 with equal scores: np.array([0.0, 1.0, 2.0, 2.0, 1.0, -3.0, 9.0]), np.arange(7) % 6 == 0
 with a large negative score: np.array([5.0, 0.5, -4.0, 1.0, 0.2]), np.arange(5) % 4 == 0
+with scores of 0 and below: np.array([-5.0, -1, 0, -2, 0, -1, 0]), np.arange(7) % 6 == 0
+without special tokens: n(5), np.zeros(5, dtype=bool)
 of 200 tokens with four scores: rng.integers(0, 4, 200).astype(float), np.arange(200) < 1
 of drawn size: rng.integers(0, 4, 3 * p).astype(float), np.arange(3 * p) % p == 0
 ## solution
@@ -118,6 +123,7 @@ of four removals: np.array([3.0, 2.0, 0.5, -1.0, -1.5])
 of nine removals: n(10) + 1
 of one removal: np.array([2.0, 1.0])
 that are all negative: -1 - rng.random(5)
+with logits of 0: np.array([0.0, 2, 0, -1])
 of drawn size: n(p)
 ## solution
 def mean_logit(logits):
@@ -149,11 +155,12 @@ def mean_logit(logits: Array) -> float:
 
 
 @card("""sum-to-one: Maps that sum to one -> the maps
-Divide every map, a row of maps (n, T), by its sum, as the paper does; shape (n, T).
+Divide every map, a row of maps (n, T), by its sum with its sign, as the paper does; shape (n, T). No sum is 0.
 ## inputs
 of two maps of three tokens: n(2, 3) + 1
 with a negative sum: np.array([[1.0, -3.0, 1.0, 0.5], [2.0, 1.0, -1.0, 0.5]])
 of as many maps as tokens: n(4, 4) - 0.7
+with zeros and equal scores: np.array([[0.0, 2, 0, 2], [0, -1, 0, 0]])
 of drawn sizes: n(p, q) + 1
 ## solution
 def sum_to_one(maps):
@@ -190,11 +197,13 @@ def three(n: Function, count: int) -> tuple[Array, ...]:
 
 @card("""partial-agreement: What a map shares with LOO beyond another training -> the partial r
 Return Pearson's partial correlation of scores and loo given other, the LOO of another training of the same
-model; all have shape (T,), special tokens are left out already. One number.
+model; all have shape (T,), special tokens are left out already. One number; no two maps have
+r = 1, -1 or NaN.
 ## inputs
 of eight tokens: *(forty := three(n, 40), three(n, 8))[1]
 of thirty tokens: *three(n, 30)
 of forty tokens, scores of the other sign: -forty[0], *forty[1:]
+with zeros and equal scores: np.array([0.0, 0, 1, 1, 2, 2]), np.array([0.0, 1, 1, 0, 3, 3]), np.array([1.0, 0, 0, 2, 2, 1])
 of drawn size: *three(n, p + 5)
 ## solution
 def partial_agreement(scores, loo, other):
@@ -237,11 +246,12 @@ def partial_agreement(scores: Array, loo: Array, other: Array) -> float:
 
 @card("""mean-pair-r: How well trainings agree with one another -> the mean r
 The array maps (S, T) holds the LOO map of each of S trainings for one text. Return the mean of Pearson's r
-over all pairs of two different trainings, as one number.
+over all pairs of two different trainings, as one number; no map is constant.
 ## inputs
 of three trainings, eight tokens: n(8) + n(3, 8) + n(3, 1)
 of as many trainings as tokens: n(4) + n(4, 4) + n(4, 1)
 of five trainings, some of another sign: (n(6) + n(5, 6) + n(5, 1)) * [[1.0], [1], [-1], [1], [1]]
+with two equal maps: n(3, 6)[[0, 1, 2, 1]]
 of two opposed trainings: n(6) * [[1.0], [-1]] + 0.1 * n(2, 6)
 of drawn sizes: n(p, q + 3)
 ## solution

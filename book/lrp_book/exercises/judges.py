@@ -15,11 +15,13 @@ card = partial(exercise, theme="outliers and judges")
 
 
 @card("""without-each: One token decides -> the r
-Return, for each token, Pearson's r of two maps, shape (T,), over all other tokens; shape (T,).
+Return, for each token, Pearson's r of two maps, shape (T,), over all other tokens; shape (T,). No map is
+constant there.
 ## inputs
 of six tokens: n(6) + 1, n(6)
 with one token far out: np.append(n(9), 40.0), np.append(n(9), 30.0)
 with one token far out on one side: np.append(n(9), -40.0), n(10)
+with zeros and equal scores: np.array([0.0, 1, 1, 0, 2, 3]), np.array([1.0, 0, 0, 2, 2, 0])
 of drawn size: n(p + 5), n(p + 5)
 ## solution
 def without_each(scores, loo):
@@ -55,7 +57,7 @@ def without_each(scores: Array, loo: Array) -> Array:
 
 @card("""rank-agreement: The same by rank -> r
 Return Spearman's r of two maps, shape (T,): Pearson's r of their ranks. Equal scores share the mean of the
-ranks that they take up. One number.
+ranks that they take up. One number; no map is constant.
 ## inputs
 of eight tokens: n(8), n(8)
 with one token far out: np.append(n(9), 40.0), np.append(n(9), 30.0)
@@ -100,13 +102,14 @@ def rank_agreement(scores: Array, loo: Array) -> float:
 
 @card("""shapley-values: A second judge -> the values
 The array game has the logit for every set of n words, shape (2, ..., 2) with n axes: game[1, 0, 1] is the
-logit of three words without the second. Return the Shapley value of each word, the mean over all orders of
+logit of three words without the second, and that of no words need not be 0. Return the Shapley value of each word, the mean over all orders of
 what it adds when it comes in; shape (n,).
 ## inputs
 of three words: n(2, 2, 2)
 of two words of which either suffices: np.array([[0.0, 1.0], [1.0, 1.0]]) * (1 + rng.random())
 of two words that need each other: np.array([[0.0, 0.0], [0.0, 1.0]]) * (1 + rng.random())
 of four words: n(2, 2, 2, 2)
+with zeros: rng.integers(0, 2, (2, 2, 2)) + 0.0
 of drawn size: n(*[2] * (2 + p % 3))
 ## solution
 def shapley_values(game):
@@ -153,13 +156,15 @@ def marks(rng: np.random.Generator, rows: int, count: int, each: int) -> Array:
 
 @card("""planted-on-top: Planted reasons -> the share
 In each row of scores (n, T) some words were planted that are known to decide; planted (n, T) is True there.
-Return the share of rows in which every planted word has a larger score than every other word.
+Return the share of rows in which every planted word has a larger score than every other word;
+a tie is not larger. Every row has planted words and others.
 ## inputs
 of five texts, one word each: n(5, 6) + 2 * (m := marks(rng, 5, 6, 1)), m
 of eight texts, pairs: n(8, 5) + 3 * (m := marks(rng, 8, 5, 2)), m
 with equal scores: np.ones((4, 3)) + (m := marks(rng, 4, 3, 1)) * [[0], [1], [0], [1]], m
 with large negative scores: np.array([[3.0, -9, 1], [5, 4, -7]]), np.array([[1, 0, 0], [1, 1, 0]]) > 0
 that are all negative: -1 - rng.random((6, 4)) + (m := marks(rng, 6, 4, 2)), m
+with scores of 0: np.array([[0.0, -1, 0], [0, 2, -1], [3, 0, 0]]), np.array([[1, 0, 1], [0, 1, 0], [1, 1, 0]]) > 0
 of drawn sizes: n(p + 3, q + 3) + 2 * (m := marks(rng, p + 3, q + 3, 2)), m
 ## solution
 def planted_on_top(scores, planted):
@@ -202,11 +207,12 @@ def answer(n: Function, prompt: int, tokens: int) -> Array:
 @card("""answer-map: An answer of several tokens -> the map
 Row k of maps (K, P + K) explains token k of an answer: it has scores for the P tokens of the prompt and for
 the answer's tokens before it, and NaN for what comes later. Return one map of the whole answer over the
-prompt, shape (P,): the sum of the rows there.
+prompt, shape (P,): the sum of the rows there. P follows from the shape.
 ## inputs
 of three tokens, a prompt of five: answer(n, 5, 3)
 of one token: answer(n, 4, 1)
 of six tokens, a prompt of two: answer(n, 2, 6)
+with zeros: answer(n, 3, 2) * [0, 1, 1, 0, 1]
 of drawn sizes: answer(n, p, q)
 ## solution
 def answer_map(maps):
@@ -237,12 +243,13 @@ def answer_map(maps: Array) -> Array:
 
 @card("""shifted-logits: A shift that no output sees -> the change
 One query has scores z and values v, both (n,). A constant c is added to all scores, as a change of the key
-bias can do: attention, output and LOO stay. AttnLRP's relevance at the scores starts from R_A = A v / 2, by
-Eq. (3), and goes on by Eq. (5), R_z = z (R_A - A sum R_A). Return by how much R_z changes, new minus old.
+bias can do: attention, output and LOO stay. With g = 1 at the output and epsilon 0, AttnLRP's relevance
+starts from R_A = A v / 2, by Eq. (3), and goes on by Eq. (5), R_z = z (R_A - A sum R_A). Return by how much R_z changes, new minus old.
 ## inputs
 of four tokens: n(4), n(4), 2.0
 with equal values: n(5), np.full(5, 1.5), -3.0
 with equal scores: np.full(4, 0.5), n(4), 1.0
+with zeros: np.array([0.0, 1, 0]), np.array([2.0, 0, 0]), 1.5
 of drawn size: n(p), n(p), 2.5
 ## solution
 def shifted_logits(z, v, c):

@@ -22,12 +22,15 @@ def linear(n: Function, inside: int, outside: int, bias: float = 1.0) -> tuple[A
 @card("""epsilon-rule: The epsilon rule of a linear map -> the relevance
 For z = weight @ x + bias, weight (out, in), relevance (out,) at z: return the relevance of x by Eq. (1),
 shape (in,). The bias is one more contribution and keeps its share; epsilon takes the sign of z, plus at 0.
+No z is 0 if epsilon is.
 ## inputs
 without bias, epsilon 0: *linear(n, 4, 3, 0.0), 0.0
 with a bias, epsilon 0: *linear(n, 3, 5), 0.0
 with a bias, epsilon 0.3: *linear(n, 6, 4), 0.3
 with as many outputs as inputs, epsilon 0.1: *linear(n, 4, 4), 0.1
 with an output of 0, epsilon 0.5: n(2), np.array([1.0, 2]), np.eye(2), np.array([-1.0, 2]), 0.5
+with zeros among inputs, weights and relevance, epsilon 0.1: np.array([0.0, 1.5]), np.array([0.0, 1, 2]),
+ np.array([[1.0, 0, 2], [0, -1, 0]]), np.array([0.0, 0.5]), 0.1
 of drawn sizes, epsilon 0.2: *linear(n, p, q), 0.2
 ## solution
 def epsilon_rule(relevance, x, weight, bias, eps):
@@ -76,12 +79,13 @@ def stable(z: Any, eps: float) -> Any:
 
 @card("""residual-rule: A residual sum -> R_x, R_branch
 For z = x + branch with relevance at z, all of one shape: return (R_x, R_branch) by Eq. (1) with unit weights;
-epsilon takes the sign of z, plus at 0.
+epsilon takes the sign of z, plus at 0. No z is 0 if epsilon is.
 ## inputs
 with epsilon 0: n(3, 4), n(3, 4), n(3, 4), 0.0
 with epsilon 0.2: n(2, 5), n(2, 5), n(2, 5), 0.2
 that cancel, epsilon 0.1: np.array([1.0, 2.0]), np.array([3.0, 1.0]), np.array([-3.05, -0.95]), 0.1
 of which one cancels, epsilon 0.1: n(2), np.array([1.0, 2.0]), np.array([-1.0, 1.0]), 0.1
+with summands of 0, epsilon 0.1: n(3), np.array([0.0, 2, 0]), np.array([1.0, 0, 0]), 0.1
 of drawn sizes, epsilon 0.3: n(p, q), n(p, q), n(p, q), 0.3
 ## solution
 def residual_rule(relevance, x, branch, eps):
@@ -117,11 +121,14 @@ def residual_rule(relevance: Array, x: Array, branch: Array, eps: float) -> Pair
 
 @card("""layer-norm-rule: LayerNorm with a constant standard deviation -> g_x
 For y = gamma (x - mean) / sd + beta, with sd = sqrt(variance + small) held constant and epsilon 0: carry g
-from y to x. g_y and x are (T, n), gamma is (n,), mean and variance run over the last axis; returns (T, n).
+from y to x. g_y and x are (T, n), gamma is (n,), mean and variance run over the last axis, the variance divides
+by n, and the mean is not held constant; returns (T, n).
 ## inputs
 of two tokens, three wide: n(2, 3), 2 * n(2, 3) + 1, n(3) + 1, 1e-12
 of as many tokens as it is wide: n(4, 4), 2 * n(4, 4) + 1, n(4) + 1, 1e-5
 with a large constant inside the root: n(3, 5), 2 * n(3, 5) + 1, n(5) + 1, 0.5
+with zeros and a constant row: n(2, 3) * [[1], [0]], np.array([[0.0, 1, 0], [2, 2, 2]]), np.array([1.0, 0, 2]),
+ 0.1
 of drawn sizes: n(p, q), n(p, q), n(q), 1e-5
 ## solution
 def layer_norm_rule(g_y, x, gamma, small):
@@ -163,11 +170,14 @@ def layer_norm_rule(g_y: Array, x: Array, gamma: Array, small: float) -> Array:
 
 @card("""matmul-rule: A product of two activations -> g_a, g_v
 For o = a @ v with a (n, k), v (k, m) and g_o (n, m): carry g to both factors by Eq. (3), g = R / activation:
-(g_a, g_v), of the shapes of a and v.
+(g_a, g_v), of the shapes of a and v. Where an activation is 0, take the limit; no o is 0 if epsilon is.
 ## inputs
 of three different sizes, epsilon 0: n(2, 4), n(2, 3), n(3, 4), 0.0
 of three different sizes, epsilon 0.3: n(4, 3), n(4, 2), n(2, 3), 0.3
 that are square, epsilon 0.1: n(3, 3), n(3, 3), n(3, 3), 0.1
+with activations of 0, epsilon 0: n(2, 2), np.array([[0.0, 2, 1], [1, 0, -3]]), np.array([[1.0, 0], [0, 2], [1, 1]]),
+ 0.0
+with outputs of 0, epsilon 0.3: n(2, 2), np.array([[0.0, 0], [1, 2]]), np.array([[2.0, 1], [-1, 1]]), 0.3
 of drawn sizes, epsilon 0.2: n(p, s), n(p, q), n(q, s), 0.2
 ## solution
 def matmul_rule(g_o, a, v, eps):
@@ -216,6 +226,7 @@ y to x. g_y and x are (T, n), gamma is (n,), the mean runs over the last axis; r
 of two tokens, three wide: n(2, 3), 2 * n(2, 3) + 1, n(3) + 1, 1e-6
 of as many tokens as it is wide: n(4, 4), 2 * n(4, 4) + 1, n(4) + 1, 1e-5
 with a large constant inside the root: n(3, 5), 2 * n(3, 5) + 1, n(5) + 1, 0.5
+with zeros and a row of zeros: n(2, 3), np.array([[0.0, 1, 2], [0, 0, 0]]), np.array([1.0, 0, 2]), 0.1
 of drawn sizes: n(p, q), n(p, q), n(q), 1e-5
 ## solution
 def rms_norm_rule(g_y, x, gamma, small):
@@ -262,11 +273,13 @@ def gates(n: Function, *shape: int) -> tuple[Array, ...]:
 
 @card("""gated-rule: A gated MLP -> g_z, g_u
 For y = silu(z) * u, entry by entry, silu(z) = z / (1 + exp(-z)): carry g to both inputs, (g_z, g_u), by the
-uniform rule of products, Eq. (3) with epsilon 0, and the identity rule for silu. All shapes equal.
+uniform rule of products, Eq. (3) with epsilon 0, and the identity rule for silu, which hands R on unchanged.
+All shapes equal; where an activation is 0, take the limit.
 ## inputs
 of one token, four wide: *gates(n, 1, 4)
 of three tokens, two wide: *gates(n, 3, 2)
 with large negative gates: gates(n, 1, 2)[0], np.array([[-6.0, 3.0]]), np.array([[1.0, -2.0]])
+with activations of 0: n(2, 2), np.array([[0.0, 1], [2, 0]]), np.array([[1.0, 0], [3, 0]])
 of drawn sizes: *gates(n, p, q)
 ## solution
 def gated_rule(g_y, z, u):
@@ -300,20 +313,21 @@ Eq. (3) gives half to silu(z) and half to u; the identity rule gives silu's rele
 sigma * u * g_y / 2, z * sigma * g_y / 2
 """)
 def gated_rule(g_y: Array, z: Array, u: Array) -> Pair:
-    """On relevance, entry by entry: R = y g_y, half to each factor, R_z = R_silu by the identity rule."""
+    """Entry by entry: half to each factor; R_z = R_silu by the identity rule, so g changes by silu(z) / z."""
     gate = np.array([[value / (1 + math.exp(-value)) for value in row] for row in z])
-    half = gate * u * g_y / 2
-    return half / z, half / u
+    slope = np.array([[silu / value if value else 0.5 for silu, value in zip(*of, strict=True)] for of in zip(gate, z)])
+    return slope * u * g_y / 2, gate * g_y / 2
 
 
 @card("""shifted-words: Relevance at the words after a shift -> the relevance
 A vector c (E,) is added to every word embedding and subtracted from every position embedding, so the function
 stays the same. word is (T, E), g (T, E) is g at the sum of the embeddings, which does not change. Return the
-relevance at the words after the shift, shape (T,).
+relevance at the words alone, without the positions, after the shift, shape (T,).
 ## inputs
 of five tokens, three wide: n(5, 3), n(5, 3), n(3)
 of as many tokens as they are wide: n(4, 4), n(4, 4), n(4)
 of two tokens, six wide: n(2, 6), n(2, 6), n(6)
+with zeros: np.array([[0.0, 1], [2, 0], [0, 0]]), n(3, 2) * [[1], [1], [0]], np.array([1.0, 0])
 of drawn sizes: n(p, q), n(p, q), n(q)
 ## solution
 def shifted_words(word, g, c):
@@ -341,12 +355,13 @@ def shifted_words(word: Array, g: Array, c: Array) -> Array:
 
 
 @card("""least-shift: The smallest shift that removes a word's relevance -> c
-A word has the relevance R (a number), and g (E,) is g at its embedding. Return the c of smallest Euclidean
+A word has the relevance R (a number), and g (E,), not all 0, is g at its embedding. Return the c of smallest Euclidean
 norm, shape (E,), that brings this word's relevance to 0 if it is added to the word embeddings.
 ## inputs
 of three dimensions: 1.5, np.array([2.0, -1.0, 0.5])
 of eight dimensions, negative relevance: -0.7, n(8)
 of five dimensions, g of small norm: 0.4, 0.1 * n(5)
+with zeros in g: 0.8, np.array([0.0, 2, 0, -1])
 of drawn size: *n(1), n(p)
 ## solution
 def least_shift(relevance, g):

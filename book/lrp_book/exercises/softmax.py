@@ -26,6 +26,7 @@ For A = softmax(z) over the last axis: carry g from A to z by Eq. (5), g = R / a
 of two queries and three keys: n(2, 3), n(2, 3)
 of as many queries as keys: n(4, 4), 2 * n(4, 4)
 with scores near 800: n(2, 3), 800 + n(2, 3)
+with zeros and equal scores: np.array([[0.0, 1, 0], [2, 0, 0]]), np.array([[0.0, 0, 0], [1, 0, 1]])
 of drawn sizes: n(p, q), n(p, q)
 ## solution
 def softmax_rule(g_a, z):
@@ -87,6 +88,7 @@ of two queries, three keys, width four: n(2, 4), n(2, 3), n(3, 4)
 of as many queries as keys: n(3, 2), n(3, 3), n(3, 2)
 of one query: n(1, 1), n(1, 4), n(4, 1)
 with scores near 800: n(2, 3), 800 + n(2, 4), n(4, 3)
+with zeros: np.array([[0.0, 1], [2, 0]]), np.array([[0.0, 0, 1], [0, 2, 0]]), np.array([[0.0, 1], [2, 0], [0, 0]])
 of drawn sizes: n(p, s), n(p, q), n(q, s)
 ## solution
 def attention_values(g_o, z, v):
@@ -116,12 +118,14 @@ def attention_values(g_o: Array, z: Array, v: Array) -> Array:
 
 
 @card("""attention-loo: Leave-One-Out of one query -> the LOO scores
-For o = sum_i A_i v_i with A = softmax(z), both (n,): return o minus the output when token i is masked and the
+For o = sum_i A_i v_i with A = softmax(z), both (n,), n at least 2: return o minus the output when token i is masked and the
 others share the attention, for every i, shape (n,).
 ## inputs
 of three tokens: np.array([math.log(2), 0.1, -0.3]), np.array([4.0, 2.0, -2.0])
 of six tokens: n(6), n(6)
 with scores near 800: 800 + n(4), n(4)
+of two tokens: n(2), n(2)
+with zeros and equal scores: np.array([0.0, 1, 0, 1]), np.array([0.0, 2, 3, 0])
 of drawn size: n(p), n(p)
 ## solution
 def attention_loo(z, v):
@@ -158,11 +162,12 @@ def attention_loo(z: Array, v: Array) -> Array:
 @card(
     """detached-attention: CP-LRP as a modified gradient -> the output, the gradient at z, the gradient at v
 With torch: return o = softmax(z) @ v, z (queries, keys), v (keys, width), so that autograd carries back what
-CP-LRP does. The check differentiates it.
+CP-LRP does. The check differentiates it; no gradient at z counts as zeros.
 ## inputs
 of two queries and three keys: n(2, 3), n(3, 4)
 of as many queries as keys: n(3, 3), n(3, 2)
 with scores near 800: 800 + n(2, 4), n(4, 3)
+with zeros: np.array([[0.0, 0, 1], [0, 2, 0]]), np.array([[0.0, 1], [2, 0], [0, 0]])
 of drawn sizes: n(p, q), n(q, s)
 ## solution
 def detached_attention(z, v):

@@ -1,0 +1,207 @@
+"""Properties that the right answer has and a wrong one has not, found by calling the reader's function again.
+
+On what does it depend? What happens if an input is doubled, reversed, shifted, or put in another order, and
+what do the results sum to? Only a property that the right answer has on all inputs is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from lrp_book.exercises.comparing import Answer, same
+from lrp_book.exercises.kinds import Asked, first_told, is_numbers
+
+Array = np.ndarray
+Change = Callable[[Sequence[Any]], list[Any]]
+
+
+def broken_property(asked: Asked) -> str:
+    """The first property that the right answer has and this one has not, or ""."""
+    tests = (_memory, _dependence, _totals, _scaling, _shift, _order, _swap, _rows)
+    with contextlib.redirect_stdout(io.StringIO()):
+        return first_told(tests, asked)
+
+
+def _memory(asked: Asked) -> str:
+    pairs = itertools.islice(zip(asked.given, asked.cases, strict=True), 8)
+    if all(same(a, asked.call(case.inputs)) for a, case in pairs):
+        return ""
+    return "Called again with the same inputs, your function returns other numbers: what does it remember? "
+
+
+def _on(asked: Asked, arguments: Sequence[int], change: Callable[[Any], Any]) -> Change:
+    return lambda inputs: [change(x) if k in arguments else x for k, x in enumerate(inputs)]
+
+
+def _answers(asked: Asked, change: Change) -> list[tuple[Answer, Answer, Answer, Answer]]:
+    """The right answer and the given one, each before and after the change, where all are finite."""
+    out: list[tuple[Answer, Answer, Answer, Answer]] = []
+    for case, a, b in zip(asked.cases, asked.given, asked.expected, strict=True):
+        try:
+            inputs = change(case.inputs)
+            four = (b, asked.right(inputs), a, asked.call(inputs))
+        except Exception:
+            return []
+        if all(np.isfinite(part).all() for answer in four for part in answer):
+            out.append(four)
+    return out
+
+
+def _breaks(asked: Asked, change: Change, wish: Callable[[Array], Array]) -> bool:
+    """Whether right answers become `wish` of what they were, and given ones, where wrong, mostly do not."""
+    rows = _answers(asked, change)
+    if len(rows) < 2 or not all(same(tuple(map(wish, old)), new) for old, new, *_ in rows):
+        return False
+    broken = [not same(tuple(map(wish, old)), new, 1e-7) for *_, old, new in rows]
+    return 2 * sum(broken) >= len(rows)
+
+
+def _moved(x: Any) -> Any:
+    noise = np.random.default_rng(5).random(np.shape(x)) + 0.3
+    return float(x + noise) if isinstance(x, float) else np.roll(x, 1) if x.dtype == bool else x + noise
+
+
+def _numbers(asked: Asked) -> list[int]:
+    return [k for k, x in enumerate(asked.cases[0].inputs) if is_numbers(x)]
+
+
+def _dependence(asked: Asked) -> str:
+    for k, x in enumerate(asked.cases[0].inputs):
+        if not isinstance(x, (float, np.ndarray)):
+            continue
+        name, change = asked.exercise.arguments[k], _on(asked, [k], _moved)
+        if _breaks(asked, change, lambda y: y):
+            return f"Your answer changes with {name}, the right one does not: {name} does not enter it. "
+        rows = _answers(asked, change)
+        right = [not same(old, new) for old, new, *_ in rows]
+        if right and all(right) and all(same(old, new) for *_, old, new in rows):
+            return f"Your answer does not change with {name}, the right one does: {name} has to enter. "
+    return ""
+
+
+def _scaling(asked: Asked) -> str:
+    usable = _numbers(asked)
+    for size, power in itertools.product((1, 2), (0, 1, -1, 2)):
+        for chosen in itertools.combinations(usable, size):
+            change, factor = _on(asked, chosen, lambda x: 2 * x), 2.0**power
+            if _breaks(asked, change, lambda y, factor=factor: factor * y):
+                names = " and ".join(asked.exercise.arguments[k] for k in chosen)
+                then = {0: "stays as it is", 1: "doubles, too", -1: "is halved", 2: "is four times as large"}[
+                    power
+                ]
+                verb = "is" if size == 1 else "are"
+                return f"If {names} {verb} doubled, the right answer {then}; yours does something else. "
+    for k, factor in itertools.product(usable, (1, -1)):
+        if _breaks(asked, _on(asked, [k], np.negative), lambda y, factor=factor: factor * y):
+            name, then = (
+                asked.exercise.arguments[k],
+                "stays as it is" if factor == 1 else "changes its sign, too",
+            )
+            return f"If {name} changes its sign, the right answer {then}; yours does something else. "
+    return ""
+
+
+def _shift(asked: Asked) -> str:
+    for k in _numbers(asked):
+        if _breaks(asked, _on(asked, [k], lambda x: x + 1.0), lambda y: y):
+            name = asked.exercise.arguments[k]
+            return (
+                f"If 1 is added to all of {name}, the right answer stays; yours changes. Is a mean missing? "
+            )
+    return ""
+
+
+def _order(asked: Asked) -> str:
+    if asked.exercise.whole:
+        return ""
+
+    def turned(inputs: Sequence[Any]) -> list[Any]:
+        length = max(len(x) for x in inputs if isinstance(x, np.ndarray))
+        return [
+            np.roll(x, 1, axis=0) if isinstance(x, np.ndarray) and len(x) == length else x for x in inputs
+        ]
+
+    def axes(inputs: Sequence[Any]) -> list[Any]:
+        return [np.moveaxis(x, -1, 0) for x in inputs]
+
+    flat = all(x.ndim == 1 for x in asked.cases[0].inputs if isinstance(x, np.ndarray))
+    change = (
+        turned
+        if flat
+        else axes
+        if len(asked.exercise.arguments) == 1 and asked.expected[0][0].ndim == 1
+        else None
+    )
+    if change and _breaks(asked, change, lambda y: np.roll(y, 1) if y.ndim else y):
+        return "If the inputs are put in another order, the right answer follows; yours does not. "
+    return ""
+
+
+def _swap(asked: Asked) -> str:
+    for i, j in itertools.combinations(_numbers(asked), 2):
+
+        def swapped(inputs: Sequence[Any], i: int = i, j: int = j) -> list[Any]:
+            return [inputs[j if k == i else i if k == j else k] for k in range(len(inputs))]
+
+        if _breaks(asked, swapped, lambda y: y):
+            one, other = asked.exercise.arguments[i], asked.exercise.arguments[j]
+            return f"If {one} and {other} change places, the right answer stays; yours changes. "
+    return ""
+
+
+def _rows(asked: Asked) -> str:
+    """Whether the first row's answer sees the last row."""
+
+    def last_moved(inputs: Sequence[Any]) -> list[Any]:
+        rows = len(next(x for x in inputs if isinstance(x, np.ndarray) and x.ndim == 2))
+        mark = (np.arange(rows) == rows - 1)[:, None]
+        two = [isinstance(x, np.ndarray) and x.ndim == 2 and len(x) == rows and is_numbers(x) for x in inputs]
+        return [np.where(mark, x + 1.5, x) if is_two else x for x, is_two in zip(inputs, two, strict=True)]
+
+    if all(getattr(x, "ndim", 0) != 2 for x in asked.cases[0].inputs) or any(
+        part.ndim == 0 for part in asked.expected[0]
+    ):
+        return ""
+    rows = _answers(asked, last_moved)
+    first = [
+        tuple(tuple(part[:1] for part in answer) for answer in four) for four in rows if len(four[0][0]) > 1
+    ]
+    if (
+        first
+        and all(same(old, new) for old, new, *_ in first)
+        and not any(same(old, new) for *_, old, new in first)
+    ):
+        return "Your answer for one row changes with the other rows; the right one sees its own row alone. "
+    return ""
+
+
+def _totals(asked: Asked) -> str:
+    """Sums that are the same number on all inputs, or that of an input."""
+    if asked.exercise.whole or asked.exercise.autograd:
+        return ""
+    rows = [(case, a, b) for case, a, b in zip(asked.cases, asked.given, asked.expected, strict=True)]
+    if not all(np.isfinite(part).all() for _, a, b in rows for part in (*a, *b)):
+        return ""
+    if len(asked.exercise.parts) == 1 and all(b[0].ndim for *_, b in rows):
+        sums = [(a[0].sum(-1), b[0].sum(-1)) for _, a, b in rows]
+        for total in (0, 1):
+            if all(np.allclose(wanted, total, atol=1e-9) for _, wanted in sums):
+                if not any(np.allclose(got, total, atol=1e-7) for got, _ in sums):
+                    each = "Each row of the right answer" if rows[0][2][0].ndim == 2 else "The right answer"
+                    return f"{each} sums to {total}; yours does not. "
+    if len(asked.exercise.parts) == 2:
+        for k in _numbers(asked):
+            kept = [
+                (case.inputs[k], sum(a), sum(b)) for case, a, b in rows if np.shape(b[0]) == np.shape(b[1])
+            ]
+            if kept and all(np.shape(x) == np.shape(b) and np.allclose(x, b) for x, _, b in kept):
+                if not all(np.allclose(x, a) for x, a, _ in kept):
+                    names, name = " and ".join(asked.exercise.parts), asked.exercise.arguments[k]
+                    return f"{names} have to add up to {name}; yours do not. "
+    return ""
