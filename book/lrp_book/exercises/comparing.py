@@ -22,7 +22,7 @@ def close(got: np.ndarray, wanted: np.ndarray, tolerance: float = TOLERANCE) -> 
     """The same, entry by entry."""
     finite = wanted[np.isfinite(wanted)]
     scale = max(1e-3, float(np.abs(finite).max())) if finite.size else 1.0
-    return np.isclose(got, wanted, rtol=0, atol=tolerance * scale, equal_nan=True)
+    return np.asarray(np.isclose(got, wanted, rtol=0, atol=tolerance * scale, equal_nan=True))
 
 
 def same(got: Answer, wanted: Answer, tolerance: float = TOLERANCE) -> bool:
@@ -33,6 +33,12 @@ def same(got: Answer, wanted: Answer, tolerance: float = TOLERANCE) -> bool:
 def all_same(got: Answers, wanted: Answers, tolerance: float = TOLERANCE) -> bool:
     """The same of the answers to all inputs."""
     return all(same(a, b, tolerance) for a, b in zip(got, wanted, strict=True))
+
+
+def alike(got: Answer, wanted: Answer, tolerance: float = TOLERANCE) -> bool:
+    """The same, where infinity counts as NaN: two ways of dividing by 0."""
+    plain = [tuple(np.where(np.isfinite(x), x, np.nan) for x in answer) for answer in (got, wanted)]
+    return same(plain[0], plain[1], tolerance)
 
 
 def factor(got: Answers, wanted: Answers, tolerance: float) -> float | None:

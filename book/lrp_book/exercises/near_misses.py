@@ -71,14 +71,20 @@ WHOLE: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
 @cache
 def near_misses(code: str) -> tuple[tuple[str, str], ...]:
     """Every change of a solution, with words that end "behaves as the right formula would ..."."""
-    return tuple(_named(says, changed) for says, changed in edits(code, _changes))
+    before = _unused(code)
+    pairs = (
+        (says, changed, [name for name in _unused(changed) if name not in before])
+        for says, changed in edits(code, _changes)
+    )
+    return tuple(
+        (f"if {' and '.join(new)} did not enter" if new else says, changed) for says, changed, new in pairs
+    )
 
 
-def _named(says: str, code: str) -> tuple[str, str]:
+def _unused(code: str) -> list[str]:
     tree: Any = ast.parse(code)
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    unused = [argument.arg for argument in tree.body[0].args.args if argument.arg not in used]
-    return f"if {' and '.join(unused)} did not enter" if unused else says, code
+    return [argument.arg for argument in tree.body[0].args.args if argument.arg not in used]
 
 
 def edits(code: str, changes: Callable[[Any, Text], Iterator[tuple[str, str]]]) -> Iterator[tuple[str, str]]:

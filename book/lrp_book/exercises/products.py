@@ -46,9 +46,9 @@ The fraction (a b) / (2 y) is the same for every pair of numbers.
 return relevance / 2, relevance / 2
 """)
 def product_rule(a: Array, b: Array, relevance: Array) -> Pair:
-    """Eq. (3) for y = a b with epsilon 0, number by number: `a b / (2 y) R` for either factor, at 0 its limit."""
-    halves = [(u * v / (2 * (u * v)) if u * v else 0.5, r) for u, v, r in zip(a, b, relevance, strict=True)]
-    parts = np.array([half * r for half, r in halves])
+    """Eq. (3) for y = a b with epsilon 0, number by number: `a b / (2 y) R` for both, or its limit."""
+    shares = [u * v / (2 * (u * v)) if u * v else 0.5 for u, v in zip(a, b, strict=True)]
+    parts = np.array(shares) * relevance
     return parts, parts
 
 
@@ -96,6 +96,11 @@ sorted(found) -> sorted(found, reverse=True)
 share / len(node) -> share / 2
 1.0 -> 2.0  # One half is missing on every path: the outermost multiplication divides, too.
 share / len(node) -> share  # Each factor gets everything, as in LOO: divide at each multiplication.
+share / len(node) -> share / len(node) if isinstance(part, int) else share
+# Only single factors get a part: a product inside gets its part, too, and hands that on.
+return [0.5 ** min(list(found).index(k) + 1, len(found) - 1) for k in sorted(found)]
+# You halve from factor to factor in reading order: the tree is lost. Follow it.
+sorted(found) -> sorted(found, key=str)  # Indices are sorted as text, in which 10 comes before 2.
 ## hints
 What share does a part get of a multiplication that has k parts?
 Go down from the output with the share 1. A function that calls itself notes the share at an index, and goes

@@ -63,8 +63,9 @@ def _breaks(asked: Asked, change: Change, wish: Callable[[Array], Array]) -> boo
 
 
 def _moved(x: Any) -> Any:
-    noise = np.random.default_rng(5).random(np.shape(x)) + 0.3
-    return float(x + noise) if isinstance(x, float) else np.roll(x, 1) if x.dtype == bool else x + noise
+    if isinstance(x, np.ndarray) and x.dtype == bool:
+        return np.roll(x, 1, axis=-1) if x.any() else np.arange(x.size).reshape(x.shape) < 1
+    return x + np.random.default_rng(5).random(np.shape(x)) + 0.3
 
 
 def _numbers(asked: Asked) -> list[int]:
@@ -72,38 +73,35 @@ def _numbers(asked: Asked) -> list[int]:
 
 
 def _dependence(asked: Asked) -> str:
-    for k, x in enumerate(asked.cases[0].inputs):
-        if not isinstance(x, (float, np.ndarray)):
-            continue
-        name, change = asked.exercise.arguments[k], _on(asked, [k], _moved)
-        if _breaks(asked, change, lambda y: y):
-            return f"Your answer changes with {name}, the right one does not: {name} does not enter it. "
+    inputs = asked.cases[0].inputs
+    moved = {k: _on(asked, [k], _moved) for k, x in enumerate(inputs) if isinstance(x, (float, np.ndarray))}
+    for k, change in moved.items():
         rows = _answers(asked, change)
-        right = [not same(old, new) for old, new, *_ in rows]
-        if right and all(right) and all(same(old, new) for *_, old, new in rows):
-            return f"Your answer does not change with {name}, the right one does: {name} has to enter. "
+        if rows and all(same(given, new) and not same(right, other) for right, other, given, new in rows):
+            return f"Your answer does not change with {asked.exercise.arguments[k]}, the right one does. "
+    for k, change in moved.items():
+        if _breaks(asked, change, lambda y: y):
+            return f"Your answer changes with {asked.exercise.arguments[k]}, the right one does not. "
     return ""
 
 
+THEN = {1: "stays as it is", 2: "doubles, too", 0.5: "is halved", 4: "is four times as large"}
+
+
+def _times(factor: float) -> Callable[[Array], Array]:
+    return lambda x: factor * x
+
+
 def _scaling(asked: Asked) -> str:
-    usable = _numbers(asked)
-    for size, power in itertools.product((1, 2), (0, 1, -1, 2)):
+    usable, names = _numbers(asked), asked.exercise.arguments
+    for size, factor in itertools.product((1, 2), THEN):
         for chosen in itertools.combinations(usable, size):
-            change, factor = _on(asked, chosen, lambda x: 2 * x), 2.0**power
-            if _breaks(asked, change, lambda y, factor=factor: factor * y):
-                names = " and ".join(asked.exercise.arguments[k] for k in chosen)
-                then = {0: "stays as it is", 1: "doubles, too", -1: "is halved", 2: "is four times as large"}[
-                    power
-                ]
-                verb = "is" if size == 1 else "are"
-                return f"If {names} {verb} doubled, the right answer {then}; yours does something else. "
-    for k, factor in itertools.product(usable, (1, -1)):
-        if _breaks(asked, _on(asked, [k], np.negative), lambda y, factor=factor: factor * y):
-            name, then = (
-                asked.exercise.arguments[k],
-                "stays as it is" if factor == 1 else "changes its sign, too",
-            )
-            return f"If {name} changes its sign, the right answer {then}; yours does something else. "
+            if _breaks(asked, _on(asked, chosen, _times(2)), _times(factor)):
+                what = " and ".join(names[k] for k in chosen) + (" is" if size == 1 else " are")
+                return f"If {what} doubled, the right answer {THEN[factor]}; yours does something else. "
+    for k, (factor, then) in itertools.product(usable, ((1, THEN[1]), (-1, "changes its sign, too"))):
+        if _breaks(asked, _on(asked, [k], _times(-1)), _times(factor)):
+            return f"If {names[k]} changes its sign, the right answer {then}; yours does something else. "
     return ""
 
 
@@ -111,9 +109,7 @@ def _shift(asked: Asked) -> str:
     for k in _numbers(asked):
         if _breaks(asked, _on(asked, [k], lambda x: x + 1.0), lambda y: y):
             name = asked.exercise.arguments[k]
-            return (
-                f"If 1 is added to all of {name}, the right answer stays; yours changes. Is a mean missing? "
-            )
+            return f"If 1 is added to all of {name}, the right answer stays; yours changes. "
     return ""
 
 
@@ -145,6 +141,8 @@ def _order(asked: Asked) -> str:
 
 def _swap(asked: Asked) -> str:
     for i, j in itertools.combinations(_numbers(asked), 2):
+        if any(np.shape(case.inputs[i]) != np.shape(case.inputs[j]) for case in asked.cases):
+            continue
 
         def swapped(inputs: Sequence[Any], i: int = i, j: int = j) -> list[Any]:
             return [inputs[j if k == i else i if k == j else k] for k in range(len(inputs))]
@@ -182,26 +180,25 @@ def _rows(asked: Asked) -> str:
 
 
 def _totals(asked: Asked) -> str:
-    """Sums that are the same number on all inputs, or that of an input."""
-    if asked.exercise.whole or asked.exercise.autograd:
+    """Sums that are 0 or 1 on all inputs, or those of two parts that are an input."""
+    parts, finite = asked.exercise.parts, [np.isfinite(x).all() for of in asked.rows for a in of for x in a]
+    if asked.exercise.whole or asked.exercise.autograd or not all(finite):
         return ""
-    rows = [(case, a, b) for case, a, b in zip(asked.cases, asked.given, asked.expected, strict=True)]
-    if not all(np.isfinite(part).all() for _, a, b in rows for part in (*a, *b)):
-        return ""
-    if len(asked.exercise.parts) == 1 and all(b[0].ndim for *_, b in rows):
-        sums = [(a[0].sum(-1), b[0].sum(-1)) for _, a, b in rows]
+    if len(parts) == 1 and asked.expected[0][0].ndim:
+        sums = [(a[0].sum(-1), b[0].sum(-1)) for a, b in asked.rows]
         for total in (0, 1):
-            if all(np.allclose(wanted, total, atol=1e-9) for _, wanted in sums):
-                if not any(np.allclose(got, total, atol=1e-7) for got, _ in sums):
-                    each = "Each row of the right answer" if rows[0][2][0].ndim == 2 else "The right answer"
-                    return f"{each} sums to {total}; yours does not. "
-    if len(asked.exercise.parts) == 2:
+            broken = not any(np.allclose(got, total, atol=1e-7) for got, _ in sums)
+            if broken and all(np.allclose(wanted, total, atol=1e-9) for _, wanted in sums):
+                each = (
+                    "Each row of the right answer" if asked.expected[0][0].ndim == 2 else "The right answer"
+                )
+                return f"{each} sums to {total}; yours does not. "
+    if len(parts) == 2 and all(b[0].shape == b[1].shape for b in asked.expected):
         for k in _numbers(asked):
-            kept = [
-                (case.inputs[k], sum(a), sum(b)) for case, a, b in rows if np.shape(b[0]) == np.shape(b[1])
-            ]
-            if kept and all(np.shape(x) == np.shape(b) and np.allclose(x, b) for x, _, b in kept):
-                if not all(np.allclose(x, a) for x, a, _ in kept):
-                    names, name = " and ".join(asked.exercise.parts), asked.exercise.arguments[k]
-                    return f"{names} have to add up to {name}; yours do not. "
+            whole = [case.inputs[k] for case in asked.cases]
+            kept = all(np.allclose(x, sum(b)) for x, b in zip(whole, asked.expected, strict=True))
+            if kept and not all(np.allclose(x, sum(a)) for x, a in zip(whole, asked.given, strict=True)):
+                return (
+                    f"{' and '.join(parts)} have to add up to {asked.exercise.arguments[k]}; yours do not. "
+                )
     return ""
