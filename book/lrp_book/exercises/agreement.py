@@ -30,7 +30,6 @@ of six tokens, special ones inside: n(6), n(6) + 2, np.array([0, 1, 0, 0, 1, 0],
 of twelve tokens: n(12) + 1, n(12) + 0.5, np.arange(12) % 11 == 0
 with a constant map: np.full(8, 2.0), n(8), np.arange(8) % 7 == 0
 with equal scores: np.array([3.0, 0, 1, 1, 0, 2]), np.array([1.0, 0, 0, 2, 2, 5]), np.arange(6) % 5 == 0
-without special tokens: n(5), n(5) + 1, np.zeros(5, dtype=bool)
 of drawn size: n(p + 5), n(p + 5), np.arange(p + 5) % (p + 4) == 0
 ## solution
 def agreement(scores, loo, special):

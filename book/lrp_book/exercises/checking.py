@@ -25,11 +25,13 @@ from lrp_book.exercises.comparing import (
     Answers,
     alike,
     all_same,
+    close,
+    explains,
     factor,
     near,
     same,
 )
-from lrp_book.exercises.kinds import FINDERS, Asked, first_told
+from lrp_book.exercises.kinds import FINDERS, PLACES, Asked, first_told
 from lrp_book.exercises.near_misses import WHOLE, near_misses
 from lrp_book.exercises.properties import broken_property
 
@@ -217,13 +219,24 @@ def _explain(
             return f"Two things at once. {says} Also: {besides}"
     solved = partial(_quietly, exercise, compiled(exercise.solution))
     asked = Asked(exercise, cases, given, expected, tolerance, call, solved)
+    nan = (
+        told
+        for case, got, wanted in rows
+        for name, a, b in zip(exercise.parts, got, wanted, strict=True)
+        if (told := _wrong_nan(a, b, name, f"inputs {case.label}"))
+    )
+    not_finite = next(nan, "")
+    for says, wrong in slips if not_finite else ():
+        if explains(given, wrong, expected, tolerance):
+            return f"{says} Also: {not_finite}"
+    entries = np.concatenate([np.ravel(a) for answer in given for a in answer])
+    if not_finite and np.isfinite(entries).mean() < 0.75:  # too little is left to compare
+        return not_finite
     if told := _near_miss(asked) or first_told(FINDERS, asked):
         return told + _where(exercise, rows, tolerance)
-    for case, got, wanted in rows:
-        for name, a, b in zip(exercise.parts, got, wanted, strict=True):
-            if told := _wrong_nan(a, b, name, f"inputs {case.label}"):
-                return told
-    return broken_property(asked) + _where(exercise, rows, tolerance)
+    if not_finite:
+        return not_finite
+    return (first_told(PLACES, asked) or broken_property(asked)) + _where(exercise, rows, tolerance)
 
 
 def _near_miss(asked: Asked) -> str:
@@ -272,7 +285,8 @@ def _where(exercise: Exercise, rows: list[tuple[Case, Answer, Answer]], toleranc
     triples = list(zip(exercise.parts, got, wanted, strict=True))
     fine = [name for name, a, b in triples if near(a, b, tolerance)]
     name, a, b = next(triple for triple in triples if triple[0] not in fine)
-    place = np.unravel_index(int(np.argmax(np.abs(np.nan_to_num(a - b)))), b.shape) if b.ndim else ()
+    off = np.where(close(a, b, tolerance), 0, np.nan_to_num(np.abs(a - b), nan=np.inf))
+    place = np.unravel_index(int(np.argmax(off)), b.shape) if b.ndim else ()
     spot = f" at {[int(k) for k in place]}" if place else ""
     seen, wished = _told_apart(float(a[place]), float(b[place]))
     told = f"Got {seen}{spot} for {name} on inputs {case.label}"

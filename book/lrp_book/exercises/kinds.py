@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_book.exercises.cards import Case, Exercise
+from lrp_book.exercises.cards import Case, Exercise, compiled, edited
 from lrp_book.exercises.comparing import Answer, Answers, alike, all_same, close, same
 
 Array = np.ndarray
@@ -86,6 +86,11 @@ def _ranks(x: Array) -> Array:
     return np.less.outer(x, x).sum(0) + (np.equal.outer(x, x).sum(0) + 1) / 2 if np.ndim(x) == 1 else x
 
 
+def _softmax(x: Array) -> Array:
+    e = np.exp(x - np.max(x, axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
 def _first_row(x: Array) -> Array:
     out = np.zeros_like(x)
     out[0] = x[0]
@@ -100,6 +105,7 @@ INPUTS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("{} divided by its sum", lambda x: x / np.sum(x, axis=-1, keepdims=True)),
     ("the mean of {} subtracted first", lambda x: x - np.mean(x, axis=-1, keepdims=True)),
     ("{} squared", np.square),
+    ("{} put through a softmax", _softmax),
     ("zeros in place of {}", np.zeros_like),
     ("ones in place of {}", np.ones_like),
     ("{} transposed", lambda x: x.T),
@@ -164,6 +170,34 @@ def times_an_input(asked: Asked) -> str:
             each = [f"{parts[p]} is {done} {by or names[own[p]]}" for p in asked.parts]
             besides = "" if by else " Relevance is g times the activation: which of the two is asked for?"
             return f"Right but for one factor: {_names(each)}.{besides} "
+    return ""
+
+
+def plus_an_input(asked: Asked) -> str:
+    """An input added to the right answer, or subtracted."""
+    rows, tolerance = list(asked.arrays()), asked.tolerance
+    for k, name in enumerate(asked.exercise.arguments):
+        if all(_fits(case.inputs[k], b) for case, _, _, b in rows):
+            for sign, says in ((1, "added"), (-1, "subtracted")):
+                if all(same((a,), (b + sign * case.inputs[k],), tolerance) for case, _, a, b in rows):
+                    return f"Right but for one term: {name} is {says} that does not belong there. "
+    return ""
+
+
+def times_a_step(asked: Asked) -> str:
+    """Each wrong part multiplied or divided by a step of the solution, such as the attention."""
+    with np.errstate(all="ignore"):
+        run = compiled(edited(asked.exercise.solution, ["return locals()"]))
+        found = [run(*case.inputs) for case in asked.cases]
+    names = [name for name in found[0] if name not in asked.exercise.arguments]
+    steps = [(case, of) for case, of in zip(asked.cases, found, strict=True) for _ in asked.parts]
+    for name, rest, divided in itertools.product(names, (False, True), (False, True)):
+        values = [np.asarray(1 - of[name] if rest else of[name], dtype=float) for _, of in steps]
+        rows = zip(asked.arrays(), values, strict=True)
+        if all(_multiplied(a, b, value, asked.tolerance, divided) for (*_, a, b), value in rows):
+            parts = _names([asked.exercise.parts[p] for p in asked.parts])
+            done = "divided" if divided else "multiplied"
+            return f"Right but for one factor: {parts} is {done} by a result on the way, once too often. "
     return ""
 
 
@@ -285,6 +319,8 @@ def places(asked: Asked) -> str:
 
 def rounded(asked: Asked) -> str:
     """The right numbers rounded, or nearly right."""
+    if all_same(asked.given, [tuple(map(np.floor, answer)) for answer in asked.expected]):
+        return "The numbers are right, but rounded down. "
     for digits in range(7):
         if all_same(asked.given, [tuple(np.round(b, digits) for b in answer) for answer in asked.expected]):
             return f"The numbers are right, but rounded to {digits} decimals: return them as they are. "
@@ -376,9 +412,10 @@ def an_input(asked: Asked) -> str:
 
 
 FINDERS = (
-    always_zero, an_input, factor_by_size, other_inputs, times_an_input, rounded, factor_by_input, one_term,
-    in_order, where_an_input_is_0, by_sign, special_inputs, places,
+    always_zero, an_input, factor_by_size, other_inputs, times_an_input, times_a_step,
+    plus_an_input, rounded, factor_by_input, one_term, in_order,
 )  # fmt: skip
+PLACES = (where_an_input_is_0, by_sign, special_inputs, places)
 
 
 def first_told(finders: Sequence[Callable[[Asked], str]], asked: Asked) -> str:

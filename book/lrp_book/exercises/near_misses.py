@@ -58,7 +58,6 @@ _FUNCTIONS = {
 WHOLE: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
     ("without its sign: absolute values were taken", np.abs),
     ("squared", np.square),
-    ("rounded down", np.floor),
     ("with a 1 added", lambda x: x + 1),
     ("with a 1 subtracted", lambda x: x - 1),
     ("in reverse order", lambda x: x[::-1] if x.ndim else x),
@@ -70,15 +69,12 @@ WHOLE: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
 
 @cache
 def near_misses(code: str) -> tuple[tuple[str, str], ...]:
-    """Every change of a solution, with words that end "behaves as the right formula would ..."."""
-    before = _unused(code)
-    pairs = (
-        (says, changed, [name for name in _unused(changed) if name not in before])
-        for says, changed in edits(code, _changes)
-    )
-    return tuple(
-        (f"if {' and '.join(new)} did not enter" if new else says, changed) for says, changed, new in pairs
-    )
+    """Every change of a solution, the likelier first; words end "behaves as the right formula would ..."."""
+    before, out = _unused(code), []
+    for says, changed in edits(code, _changes):
+        new = [name for name in _unused(changed) if name not in before]
+        out.append((f"if {' and '.join(new)} did not enter" if new else says, changed))
+    return tuple(sorted(out, key=lambda pair: pair[0] in (INSIDE, CLIPPED, DOWN)))
 
 
 def _unused(code: str) -> list[str]:

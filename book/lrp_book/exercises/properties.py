@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_book.exercises.comparing import Answer, same
+from lrp_book.exercises.comparing import Answer, close, same
 from lrp_book.exercises.kinds import Asked, first_told, is_numbers
 
 Array = np.ndarray
@@ -23,7 +23,7 @@ Change = Callable[[Sequence[Any]], list[Any]]
 
 def broken_property(asked: Asked) -> str:
     """The first property that the right answer has and this one has not, or ""."""
-    tests = (_memory, _dependence, _totals, _scaling, _shift, _order, _swap, _rows)
+    tests = (_memory, _dependence, _totals, _scaling, _shift, _order, _swap, _reach)
     with contextlib.redirect_stdout(io.StringIO()):
         return first_told(tests, asked)
 
@@ -114,29 +114,26 @@ def _shift(asked: Asked) -> str:
 
 
 def _order(asked: Asked) -> str:
-    if asked.exercise.whole:
-        return ""
-
-    def turned(inputs: Sequence[Any]) -> list[Any]:
-        length = max(len(x) for x in inputs if isinstance(x, np.ndarray))
-        return [
-            np.roll(x, 1, axis=0) if isinstance(x, np.ndarray) and len(x) == length else x for x in inputs
-        ]
-
-    def axes(inputs: Sequence[Any]) -> list[Any]:
-        return [np.moveaxis(x, -1, 0) for x in inputs]
-
-    flat = all(x.ndim == 1 for x in asked.cases[0].inputs if isinstance(x, np.ndarray))
-    change = (
-        turned
-        if flat
-        else axes
-        if len(asked.exercise.arguments) == 1 and asked.expected[0][0].ndim == 1
-        else None
-    )
-    if change and _breaks(asked, change, lambda y: np.roll(y, 1) if y.ndim else y):
-        return "If the inputs are put in another order, the right answer follows; yours does not. "
+    """Entries, rows, columns or axes moved on by one: the right answer stays, or moves along."""
+    changes: list[Change] = [
+        lambda inputs: [_rolled(x, 0, inputs) for x in inputs],
+        lambda inputs: [_rolled(x, -1, inputs) for x in inputs],
+        lambda inputs: [np.moveaxis(x, -1, 0) for x in inputs],
+    ]
+    wishes: list[Callable[[Array], Array]] = [
+        lambda y: y,
+        lambda y: np.roll(y, 1, axis=0),
+        lambda y: np.roll(y, 1, axis=-1),
+    ]
+    for change, wish in itertools.product(changes, wishes if not asked.exercise.whole else ()):
+        if _breaks(asked, change, wish):
+            return "If the inputs are put in another order, the right answer follows; yours does not. "
     return ""
+
+
+def _rolled(x: Any, axis: int, inputs: Sequence[Any]) -> Any:
+    length = next(y for y in inputs if isinstance(y, np.ndarray)).shape[axis]
+    return np.roll(x, 1, axis=axis) if isinstance(x, np.ndarray) and x.shape[axis] == length else x
 
 
 def _swap(asked: Asked) -> str:
@@ -153,30 +150,39 @@ def _swap(asked: Asked) -> str:
     return ""
 
 
-def _rows(asked: Asked) -> str:
-    """Whether the first row's answer sees the last row."""
+ENDS = {0: "first", -1: "last", 1: "second"}
 
-    def last_moved(inputs: Sequence[Any]) -> list[Any]:
-        rows = len(next(x for x in inputs if isinstance(x, np.ndarray) and x.ndim == 2))
-        mark = (np.arange(rows) == rows - 1)[:, None]
-        two = [isinstance(x, np.ndarray) and x.ndim == 2 and len(x) == rows and is_numbers(x) for x in inputs]
-        return [np.where(mark, x + 1.5, x) if is_two else x for x, is_two in zip(inputs, two, strict=True)]
 
-    if all(getattr(x, "ndim", 0) != 2 for x in asked.cases[0].inputs) or any(
-        part.ndim == 0 for part in asked.expected[0]
-    ):
-        return ""
-    rows = _answers(asked, last_moved)
-    first = [
-        tuple(tuple(part[:1] for part in answer) for answer in four) for four in rows if len(four[0][0]) > 1
-    ]
-    if (
-        first
-        and all(same(old, new) for old, new, *_ in first)
-        and not any(same(old, new) for *_, old, new in first)
-    ):
-        return "Your answer for one row changes with the other rows; the right one sees its own row alone. "
+def _reach(asked: Asked) -> str:
+    """Which part of the answer sees one entry, row or column of an input?"""
+    for k, axis, place in itertools.product(_numbers(asked), (0, -1), ENDS):
+        if min(np.ndim(case.inputs[k]) for case in asked.cases) < (1 if axis == 0 else 2):
+            continue
+
+        def moved(x: Array, axis: int = axis, place: int = place) -> Array:
+            out = x.copy()
+            np.moveaxis(out, axis, 0)[place] += 1.5 if place != 1 or x.shape[axis] > 1 else 0
+            return out
+
+        marks = [_marks(four) for four in _answers(asked, _on(asked, [k], moved))]
+        thing = "entry" if np.ndim(asked.cases[0].inputs[k]) == 1 else "column" if axis else "row"
+        what = f"the {ENDS[place]} {thing} of {asked.exercise.arguments[k]}"
+        seen = [(right, given) for right, given in marks if right.any()]
+        if len(seen) > 2 and not any(given.any() for _, given in seen):
+            return f"Your answer does not see {what}, the right one does. "
+        if len(marks) > 2 and not seen and 2 * sum(given.any() for _, given in marks) > len(marks):
+            return f"Your answer changes with {what}, the right one does not. "
+        if len(seen) > 2 and 2 * sum((given & ~right).any() for right, given in seen) > len(seen):
+            return f"If {what} changes, entries of your answer change that have nothing to do with it. "
+        if len(seen) > 2 and 2 * sum((right & ~given).any() for right, given in seen) > len(seen):
+            return f"If {what} changes, more of the right answer changes than of yours. "
     return ""
+
+
+def _marks(four: tuple[Answer, Answer, Answer, Answer]) -> tuple[Array, Array]:
+    """Which entries of the right answer, and of the given one, are others after the change."""
+    right, after, given, later = (np.concatenate([np.ravel(part) for part in answer]) for answer in four)
+    return ~close(right, after), ~close(given, later)
 
 
 def _totals(asked: Asked) -> str:

@@ -159,7 +159,8 @@ x.var(-1 -> x.var(-1, ddof=1  # The variance divides by n - 1. LayerNorm divides
 h - h.mean -> h + h.mean  # A sign was dropped: the mean is subtracted, h - mean(h).
 x.var(-1, keepdims=True) -> (x**2).mean(-1, keepdims=True)
 # You divide by the root of the mean square, as RMSNorm does: take the mean from x first.
-+ small) -> ) + small  # The small constant is added to the root: it belongs inside.
+np.sqrt(x.var(-1, keepdims=True) + small) -> (np.sqrt(x.var(-1, keepdims=True)) + small)
+# The small constant is added to the root: it belongs inside.
 x.var(-1 -> x.var(0
 h.mean(-1 -> h.mean(0
 # Both means run over the wrong axis: over the entries of one token, not over tokens.
@@ -201,8 +202,9 @@ eps / 2 -> eps  # The stabiliser is too strong: Eq. (3) adds eps to 2 o, so in s
 eps / 2 -> eps
 return g @ v.T, a.T @ g
 # A half is missing: each factor receives half. With it eps is added to 2 o, so in s it is eps / 2.
-+ eps / 2 ->  # Epsilon is not used: s = |o| / (|o| + eps / 2) multiplies g_o.
-+ eps / 2 ->
+np.abs(o) / (np.abs(o) + eps / 2) * g_o -> g_o
+# Epsilon is not used: s = |o| / (|o| + eps / 2) multiplies g_o.
+np.abs(o) / (np.abs(o) + eps / 2) * g_o -> g_o
 return g @ v.T, a.T @ g
 # This is the plain gradient. A half is missing for each factor, and the stabiliser.
 np.abs(o) -> o
