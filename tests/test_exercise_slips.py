@@ -122,12 +122,13 @@ def told(name: str, message: str) -> str:
     if any(slip.says == message for slip in EXERCISES[name].slips):
         return "slip"
     patterns = {
-        "slip and factor": "Two things at once",
+        "slip and factor": "Two things at once|.*[.] Also: Got",
         "error": ".*(raised|cannot be called)",
         "shape, type or NaN": "Got (shape|dtype|NaN|infinity)|Your function returned|Nothing",
         "factor": "Every number|.*times what it should be",
-        "results or precision": ".*(swapped|precision|in place)",
-        "kind of change": "It behaves as|This is the right answer,",
+        "results or precision": "The two results|The formula is right, but the result|Your function changes",
+        "kind of change": "It behaves|This (is the right answer,|would be)|Right but|It is |You return |All "
+        "|The |(On|In) each|Only the|Wrong are|If |Each row|Your answer|R_|Called",
     }
     return next((kind for kind, pattern in patterns.items() if re.match(pattern, message)), PLACE)
 
@@ -149,7 +150,7 @@ def answers() -> list[dict[str, str]]:
 
 def shown(row: dict[str, str]) -> dict[str, str]:
     """A row as the table keeps it: what is said, where it does not hold figures of the processor."""
-    says = row["says"].partition(". Got ")[0] if row["told"] == "kind of change" else row["says"]
+    says = re.split(r"[.?] +Got ", row["says"])[0] if row["told"] == "kind of change" else row["says"]
     return {key: row[key] for key in ("exercise", "change", "answer", "told")} | {"says": says}
 
 
@@ -200,3 +201,82 @@ def soft(z: np.ndarray) -> np.ndarray:
 )
 def test_a_near_miss_is_told_by_its_kind(name: str, function: Callable[..., Any], says: str) -> None:
     assert re.search(says, check(name, function).message)
+
+
+ANSWERS = re.findall(
+    r"^([\w-]+): (.*?)  # (.*)$",
+    """
+product-loo: values  # You return values as it came in
+product-loo: 0 * values  # You return 0 everywhere
+product-loo: np.prod(values) - values  # values is subtracted that does not belong there
+product-loo: np.prod(values) * (np.arange(len(values)) + 2)  # put in another order
+detached-attention: z.softmax(-1).detach() @ v + z.sum() - z.sum().detach()  # 0 everywhere for the gradient
+epsilon-rule: right(relevance, abs(x), weight, bias, eps)  # right with absolute values in place of x\\.
+residual-rule: right(relevance, branch, x, eps)  # swapped
+residual-rule: right(relevance, x, branch, eps + eps**2)  # All is right where eps is 0
+gated-rule: (right(g_y, z, u)[0], 3 * right(g_y, z, u)[1])  # g_u is 3 times
+product-rule: (relevance / 2 / a, relevance / 2 / b)  # R_a is divided by a and R_b is divided by b
+product-rule: (relevance * a / 3, relevance * (1 - a / 3))  # changes with a, the right one does not
+product-rule: (np.round(relevance / 2, 3), np.round(relevance / 2, 3))  # rounded to 3 decimals
+attention-values: right(g_o, z, v) / len(z)  # depends on the size of the inputs alone
+attention-values: right(g_o, np.round(z), v)  # whole numbers in place of z
+attention-values: right(g_o, z.astype(np.float16).astype(float), v)  # z in half precision
+attention-values: right(g_o, z, v)[::-1]  # in reverse order
+attention-loo: np.roll(right(z, v), 1)  # in another order
+attention-loo: np.append(right(z, v)[:1], right(z, v)[1:] + 1)  # Only the first entry is right
+attention-loo: np.append(right(z, v)[:-1], 0)  # Only the last entry is wrong
+attention-loo: right(z, v) * np.where(right(z, v) < 0, 2, 1)  # where the right answer is negative
+rms-norm-rule: right(g_y, x, gamma, small) / (1 + x.std(-1, keepdims=True))  # In each row .* same factor
+layer-norm-rule: right(g_y, x, gamma, small) + g_y[:, :1]  # In each row .* added number
+least-shift: right(relevance, g) / g.max()  # On each input .* same factor
+least-shift: right(relevance, g) + 1e-5  # nearly right
+mean-logit: right(logits) / logits[0] if logits[0] else np.inf  # is divided by logits.0.
+mean-logit: (logits[0] + logits[-1]) / 2  # changes with the first entry of logits
+sum-to-one: maps / maps.sum(1, keepdims=True) + (maps == 0)  # only the entries where the right answer is 0
+partial-agreement: right(scores, loo, loo**2)  # does not change with other
+agreement: right(scores, loo, special) * (scores.sum() > 0)  # If
+sum-to-one: maps / maps.sum(1, keepdims=True) ** 2  # In each row
+mean-pair-r: np.corrcoef(maps[0], maps[-1])[0, 1]  # put in another order
+shifted-words: right(word, g[::-1], c)  # g in reverse order
+shifted-words: right(word, g * len(g), c)[::-1].cumsum()[::-1]  # have nothing to do with it
+shifted-logits: right(z, v, c) / np.exp(z) * np.exp(z).sum()  # divided by a result on the way
+""",
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize(("name", "answer", "says"), ANSWERS)
+def test_a_kind_of_wrong_answer_is_told_for_any_exercise(name: str, answer: str, says: str) -> None:
+    one = EXERCISES[name]
+    scope = {"np": np, "right": compiled(one.solution)}
+    result = check(name, eval(f"lambda {', '.join(one.arguments)}: {answer}", scope))
+    assert not result and re.search(says, result.message), result
+
+
+def test_what_is_found_by_calling_again_prints_nothing_and_takes_no_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def odd(logits: np.ndarray) -> float:
+        calls.append(print("called"))
+        return float(np.sqrt((logits**2).sum()) + len(calls))
+
+    assert "Called again with the same inputs" in check("mean-logit", odd).message
+    assert capsys.readouterr().out.count("called") == 4 * len(EXERCISES["mean-logit"].inputs)
+    monkeypatch.setattr("lrp_book.exercises.checking.PATIENCE", -1.0)
+    calls.clear()
+    assert "Called again" not in check("mean-logit", odd).message
+    assert len(calls) == 4 * len(EXERCISES["mean-logit"].inputs)
+
+
+def test_an_error_is_right_where_there_is_no_answer() -> None:
+    """Pearson's r of a constant map is undefined: NaN and an error are both right, a number is not."""
+
+    def refusing(scores: np.ndarray, loo: np.ndarray, special: np.ndarray) -> float:
+        if np.ptp(scores[~special]) == 0:
+            raise ValueError("no r of a constant map")
+        return float(np.corrcoef(scores[~special], loo[~special])[0, 1])
+
+    assert check("agreement", refusing)
+    assert not check("mean-logit", lambda logits: {}["no"])

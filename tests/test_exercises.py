@@ -316,7 +316,7 @@ least-shift: -relevance * g / np.linalg.norm(g)  # by its square
 least-shift: -relevance / g / len(g)  # not the smallest
 least-shift: np.zeros_like(g)  # the largest difference
 partial-agreement: lrp.pearson(scores, loo)  # still in it
-partial-agreement: lrp.pearson(scores - other, loo - other)  # the largest difference
+partial-agreement: lrp.pearson(scores - other, loo - other)  # subtracted as it is
 partial-agreement: lrp.pearson(scores - np.polyval(np.polyfit(other, scores, 1), other), loo)  # scores alone
 mean-pair-r: np.corrcoef(maps).mean()  # with itself
 mean-pair-r: pair_r(maps.T).mean()  # those of tokens

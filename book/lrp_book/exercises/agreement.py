@@ -22,12 +22,14 @@ def correlation(a: Array, b: Array) -> float:
 
 @card("""agreement: Agreement with LOO -> r
 Return Pearson's r of two maps, shape (T,), over the tokens that are not special
-(special is bool, shape (T,)), as one number.
+(special is bool, shape (T,)), as one number. At least two are left; where a map is constant r is undefined:
+NaN or an error.
 ## inputs
 of eight tokens, special ones at both ends: n(8) + 1, n(8) + 0.5, np.arange(8) % 7 == 0
 of six tokens, special ones inside: n(6), n(6) + 2, np.array([0, 1, 0, 0, 1, 0], dtype=bool)
 of twelve tokens: n(12) + 1, n(12) + 0.5, np.arange(12) % 11 == 0
 with a constant map: np.full(8, 2.0), n(8), np.arange(8) % 7 == 0
+with equal scores: np.array([3.0, 0, 1, 1, 0, 2]), np.array([1.0, 0, 0, 2, 2, 5]), np.arange(6) % 5 == 0
 of drawn size: n(p + 5), n(p + 5), np.arange(p + 5) % (p + 4) == 0
 ## solution
 def agreement(scores, loo, special):
@@ -52,6 +54,8 @@ from scipy.stats import pearsonr; return tuple(pearsonr(scores[~special], loo[~s
 corrcoef -> cov  # This is the covariance: divide by both standard deviations.
 s, g = scores[~special], loo[~special]; return np.cov(s, g)[0, 1] / (s.std() * g.std())
 # Two kinds of variance are mixed: the covariance divides by n - 1, the standard deviations by n.
+from scipy.stats import pearsonr; return pearsonr(scores[~special], loo[~special])[1]
+# This is the p-value: r is the other number that SciPy gives.
 ## hints
 Which tokens count, and what is Pearson's r of those that do?
 First leave out the special tokens, then centre both maps, then divide by the two norms.
@@ -66,11 +70,13 @@ def agreement(scores: Array, loo: Array, special: Array) -> float:
 @card(
     """morf-order: Most relevant first -> the order
 Return the indices of the tokens in the order in which MoRF removes them: the most relevant first, equal
-scores in reading order, special tokens never.
+scores in reading order, special tokens never; a list or an array.
 ## inputs
 of seven tokens: n(7), np.arange(7) % 6 == 0
 with equal scores: np.array([0.0, 1.0, 2.0, 2.0, 1.0, -3.0, 9.0]), np.arange(7) % 6 == 0
 with a large negative score: np.array([5.0, 0.5, -4.0, 1.0, 0.2]), np.arange(5) % 4 == 0
+with scores of 0 and below: np.array([-5.0, -1, 0, -2, 0, -1, 0]), np.arange(7) % 6 == 0
+without special tokens: n(5), np.zeros(5, dtype=bool)
 of 200 tokens with four scores: rng.integers(0, 4, 200).astype(float), np.arange(200) < 1
 of drawn size: rng.integers(0, 4, 3 * p).astype(float), np.arange(3 * p) % p == 0
 ## solution
@@ -92,6 +98,10 @@ stable -> quicksort
 return np.argsort(np.argsort(-scores[words], kind="stable"), kind="stable")
 # These are ranks, the place of each token in the order. Return the order itself.
 return np.flatnonzero(special)  # The mask is reversed: only special tokens are in your order.
+return np.argsort(-scores, kind="stable")[~special]
+# The mask is put on the sorted order: it belongs to the tokens in reading order. Leave them out first.
+return np.argsort(-scores * ~special, kind="stable")[: len(words)]
+# Special tokens get the score 0 and take places in the order: leave them out first.
 ## hints
 Which tokens may be removed at all, and which of two equal ones goes first?
 Sort the words alone, from large to small, by a sort that leaves equal scores as they stand (a stable one),
@@ -118,6 +128,7 @@ of four removals: np.array([3.0, 2.0, 0.5, -1.0, -1.5])
 of nine removals: n(10) + 1
 of one removal: np.array([2.0, 1.0])
 that are all negative: -1 - rng.random(5)
+with logits of 0: np.array([0.0, 2, 0, -1])
 of drawn size: n(p)
 ## solution
 def mean_logit(logits):
@@ -138,6 +149,10 @@ mean() -> sum() / (len(logits) - 2)
 1: -> 2:  # Off by one: the logit after the first removal, f_1, is left out, too.
 return ((logits[1:] + logits[:-1]) / 2).mean()
 # This is the area by trapezoids, in which f_0 counts half. Here it does not count.
+return logits.sum() / (len(logits) - 1)  # You divide by K, but f_0 is still in the sum: leave it out.
+return logits[1:-1].sum() / (len(logits) - 1)
+# The last logit, f_K, is missing in the sum: does a range end one too early?
+return np.median(logits[1:])  # This is the median: take the mean.
 ## hints
 How many entries count?
 The whole input, f_0, does not; every other entry does, the last one too.
@@ -149,11 +164,13 @@ def mean_logit(logits: Array) -> float:
 
 
 @card("""sum-to-one: Maps that sum to one -> the maps
-Divide every map, a row of maps (n, T), by its sum, as the paper does; shape (n, T).
+Divide every map, a row of maps (n, T), by its sum with its sign, as the paper does; shape (n, T). No sum
+is 0.
 ## inputs
 of two maps of three tokens: n(2, 3) + 1
 with a negative sum: np.array([[1.0, -3.0, 1.0, 0.5], [2.0, 1.0, -1.0, 0.5]])
 of as many maps as tokens: n(4, 4) - 0.7
+with zeros and equal scores: np.array([[0.0, 2, 0, 2], [0, -1, 0, 0]])
 of drawn sizes: n(p, q) + 1
 ## solution
 def sum_to_one(maps):
@@ -190,11 +207,14 @@ def three(n: Function, count: int) -> tuple[Array, ...]:
 
 @card("""partial-agreement: What a map shares with LOO beyond another training -> the partial r
 Return Pearson's partial correlation of scores and loo given other, the LOO of another training of the same
-model; all have shape (T,), special tokens are left out already. One number.
+model; all have shape (T,), special tokens are left out already. One number; no two maps have
+r = 1, -1 or NaN.
 ## inputs
 of eight tokens: *(forty := three(n, 40), three(n, 8))[1]
 of thirty tokens: *three(n, 30)
 of forty tokens, scores of the other sign: -forty[0], *forty[1:]
+with equal scores: np.array([0.0, 0, 1, 1, 2, 2]), np.array([0.0, 1, 1, 0, 3, 3]),
+ np.array([1.0, 0, 0, 2, 2, 1])
 of drawn size: *three(n, p + 5)
 ## solution
 def partial_agreement(scores, loo, other):
@@ -222,6 +242,11 @@ return (bc - ab * ac) / np.sqrt((1 - ab**2) * (1 - ac**2))
 # `other` is taken out of loo alone (a semi-partial r): take it out of the scores, too.
 s, g = (x - other * (x @ other) / (other @ other) for x in (scores, loo)); return np.corrcoef(s, g)[0, 1]
 # The least squares have no constant: centre the maps first, or add a column of ones.
+**2 ->  # The r in the denominator are not squared: 1 - r_ac^2 and 1 - r_bc^2 belong there.
+np.sqrt((1 - ac**2) * (1 - bc**2)) -> (1 - ac**2)
+# This is a coefficient of the regression of loo on both: divide by the root of both 1 - r^2.
+return np.corrcoef(scores - other, loo - other)[0, 1]
+# `other` is subtracted as it is: subtract what it predicts of each map, by least squares.
 ## hints
 What is left of both maps, once all that `other` predicts of them is taken out?
 Either correlate the two remainders after least squares on other (with a constant), or use the three r: r_ab
@@ -237,11 +262,12 @@ def partial_agreement(scores: Array, loo: Array, other: Array) -> float:
 
 @card("""mean-pair-r: How well trainings agree with one another -> the mean r
 The array maps (S, T) holds the LOO map of each of S trainings for one text. Return the mean of Pearson's r
-over all pairs of two different trainings, as one number.
+over all pairs of two different trainings, as one number; no map is constant.
 ## inputs
 of three trainings, eight tokens: n(8) + n(3, 8) + n(3, 1)
 of as many trainings as tokens: n(4) + n(4, 4) + n(4, 1)
 of five trainings, some of another sign: (n(6) + n(5, 6) + n(5, 1)) * [[1.0], [1], [-1], [1], [1]]
+with two equal maps: n(3, 6)[[0, 1, 2, 1]]
 of two opposed trainings: n(6) * [[1.0], [-1]] + 0.1 * n(2, 6)
 of drawn sizes: n(p, q + 3)
 ## solution
@@ -264,6 +290,10 @@ mean() -> sum() / len(maps) ** 2
 return abs(np.corrcoef(maps)[above]).mean()  # The signs of r are lost: no absolute values here.
 return (np.corrcoef(maps)[above] ** 2).mean()  # These are squares of r: their signs are lost.
 mean -> max  # This is the largest r of a pair: take the mean.
+return np.mean([np.corrcoef(row, maps.sum(0) - row)[0, 1] for row in maps])
+# This is r with the mean of the other maps: pair trainings, one with one.
+return np.tanh(np.arctanh(np.corrcoef(maps)[above]).mean())
+# You average Fisher's z of the r: take the mean of the r themselves.
 ## hints
 How many pairs of two different trainings are there?
 There are S (S - 1) / 2: the entries above the diagonal of the matrix of correlations.

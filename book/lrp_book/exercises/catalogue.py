@@ -65,7 +65,7 @@ def check(name: str, function: Callable[..., Any], *, framework: str = "numpy") 
     not yet: mean-logit. The logit of the whole input, f_0, is in your mean: average what is recorded after
     each removal, f_1 to f_K.
     >>> check("mean-logit", lambda logits: sum(logits[1:]) / (len(logits) - 1))
-    passes: mean-logit. Right on 20 random inputs.
+    passes: mean-logit. Right on 24 random inputs.
     """
     exercise = _find("check", name)
     choose("check", "framework", framework, FRAMEWORKS)

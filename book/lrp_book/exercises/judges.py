@@ -15,11 +15,13 @@ card = partial(exercise, theme="outliers and judges")
 
 
 @card("""without-each: One token decides -> the r
-Return, for each token, Pearson's r of two maps, shape (T,), over all other tokens; shape (T,).
+Return, for each token, Pearson's r of two maps, shape (T,), over all other tokens; shape (T,). No map is
+constant there.
 ## inputs
 of six tokens: n(6) + 1, n(6)
 with one token far out: np.append(n(9), 40.0), np.append(n(9), 30.0)
 with one token far out on one side: np.append(n(9), -40.0), n(10)
+with zeros and equal scores: np.array([0.0, 1, 1, 0, 2, 3]), np.array([1.0, 0, 0, 2, 2, 0])
 of drawn size: n(p + 5), n(p + 5)
 ## solution
 def without_each(scores, loo):
@@ -40,8 +42,10 @@ return np.array([two[0] @ two[1] / np.sqrt((two[0] @ two[0]) * (two[1] @ two[1])
 # The means are not subtracted: this is a cosine.
 np.delete(maps, k, axis=1) -> maps[:, k + 1:] if k < len(scores) - 2 else maps[:, :k]
 # All tokens up to this one are left out: leave out this one alone.
-np.corrcoef(two) -> np.corrcoef(two.argsort().argsort())
+np.corrcoef(two) -> np.corrcoef([(np.sign(np.subtract.outer(x, x))).sum(1) for x in two])
 # These are correlations of ranks. Pearson's r uses the scores themselves.
+s, g = ((x - x.mean()) / x.std() for x in maps); return ((s * g).sum() - s * g) / (len(s) - 1)
+# Means and deviations are still those of all tokens: leave the token out before anything else.
 ## hints
 How many points are left in each of the T correlations?
 T - 1: take the token out of both maps, then centre what is left.
@@ -55,7 +59,7 @@ def without_each(scores: Array, loo: Array) -> Array:
 
 @card("""rank-agreement: The same by rank -> r
 Return Spearman's r of two maps, shape (T,): Pearson's r of their ranks. Equal scores share the mean of the
-ranks that they take up. One number.
+ranks that they take up. One number; no map is constant.
 ## inputs
 of eight tokens: n(8), n(8)
 with one token far out: np.append(n(9), 40.0), np.append(n(9), 30.0)
@@ -84,6 +88,15 @@ return 1 - 6 * ((ranks[0] - ranks[1]) ** 2).sum() / (len(loo) ** 3 - len(loo))
 x in (scores, loo) -> x in (abs(scores), abs(loo))
 # Absolute values are ranked: a large negative score has the lowest rank.
 return np.corrcoef(ranks)[0, 1] ** 2  # This is r squared: its sign is lost.
+s, g = (np.argsort(x, kind="stable") for x in (scores, loo)); return np.corrcoef(s, g)[0, 1]
+# You correlate the orders in which the tokens are sorted. A rank is the place of a token in its order.
+s, g = (np.unique(x, return_inverse=True)[1] for x in (scores, loo)); return np.corrcoef(s, g)[0, 1]
+# Equal scores count as one place, so later ranks are too small: three equal ones take up three places.
+return np.corrcoef([np.sign(np.subtract.outer(x, x)).ravel() for x in (scores, loo)])[0, 1]
+# This is Kendall's tau, a count of pairs in the same order. Spearman's r is Pearson's r of ranks.
+x in (scores, loo) -> x in [np.append(scores, loo)]
+return np.corrcoef(ranks[0].reshape(2, -1))[0, 1]
+# Both maps are ranked in one list: rank each among its own scores.
 ## hints
 Which rank do three equal scores get, if they take up the places 2, 3 and 4?
 Each 3, the mean. A rank is the number of smaller scores, and half of one more than the number of equal ones.
@@ -100,13 +113,14 @@ def rank_agreement(scores: Array, loo: Array) -> float:
 
 @card("""shapley-values: A second judge -> the values
 The array game has the logit for every set of n words, shape (2, ..., 2) with n axes: game[1, 0, 1] is the
-logit of three words without the second. Return the Shapley value of each word, the mean over all orders of
-what it adds when it comes in; shape (n,).
+logit of three words without the second, and that of no words need not be 0. Return the Shapley value of each
+word, the mean over all orders of what it adds when it comes in; shape (n,).
 ## inputs
 of three words: n(2, 2, 2)
 of two words of which either suffices: np.array([[0.0, 1.0], [1.0, 1.0]]) * (1 + rng.random())
 of two words that need each other: np.array([[0.0, 0.0], [0.0, 1.0]]) * (1 + rng.random())
 of four words: n(2, 2, 2, 2)
+with zeros: rng.integers(0, 2, (2, 2, 2)) + 0.0
 of drawn size: n(*[2] * (2 + p % 3))
 ## solution
 def shapley_values(game):
@@ -130,6 +144,12 @@ by_size) -> by_size[:-1])  # The set of all others is left out: a word can be th
 - np.take(game, 0, axis=k) -> - game[(0,) * game.ndim]
 # The logit of no words is subtracted: take that of the words before it.
 return out[::-1]  # The words are in reverse order: axis 0 is the first word.
+return np.diff([game[(1,) * k + (0,) * (game.ndim - k)] for k in range(game.ndim + 1)])
+# The words come in in one order alone, the reading order: average over all orders.
+np.mean(by_size) -> (by_size[0] + by_size[-1]) / 2
+# Only the first and the last place in an order count for you: average over all numbers of words before.
+np.mean(by_size) -> sum(by_size[1:]) / game.ndim
+# The empty set is left out of the sum: a word can be the first to come in.
 ## hints
 How many words may have come in before, and is each number as likely as the others?
 In a random order 0, 1, ... or n - 1 words come before, each as often: a mean for each size, then their mean.
@@ -153,13 +173,16 @@ def marks(rng: np.random.Generator, rows: int, count: int, each: int) -> Array:
 
 @card("""planted-on-top: Planted reasons -> the share
 In each row of scores (n, T) some words were planted that are known to decide; planted (n, T) is True there.
-Return the share of rows in which every planted word has a larger score than every other word.
+Return the share of rows in which every planted word has a larger score than every other word; a tie is not
+larger. Every row has planted words and others.
 ## inputs
 of five texts, one word each: n(5, 6) + 2 * (m := marks(rng, 5, 6, 1)), m
 of eight texts, pairs: n(8, 5) + 3 * (m := marks(rng, 8, 5, 2)), m
 with equal scores: np.ones((4, 3)) + (m := marks(rng, 4, 3, 1)) * [[0], [1], [0], [1]], m
 with large negative scores: np.array([[3.0, -9, 1], [5, 4, -7]]), np.array([[1, 0, 0], [1, 1, 0]]) > 0
 that are all negative: -1 - rng.random((6, 4)) + (m := marks(rng, 6, 4, 2)), m
+with scores of 0: np.array([[0.0, -1, 0], [0, 2, -1], [3, 0, 0]]),
+ np.array([[1, 0, 1], [0, 1, 0], [1, 1, 0]]) > 0
 of drawn sizes: n(p + 3, q + 3) + 2 * (m := marks(rng, p + 3, q + 3, 2)), m
 ## solution
 def planted_on_top(scores, planted):
@@ -182,6 +205,18 @@ return (np.where(planted, scores, 0).sum(1) > np.where(planted, 0, scores).sum(1
 # Sums are compared: compare the smallest planted score with the largest other one.
 return (np.where(planted, scores, 0).max(1) > np.where(planted, 0, scores).max(1)).mean()
 # 0 stands in for what does not count and can be the largest itself, and the smallest planted score decides.
+return np.mean([s[p].mean() > s[~p].mean() for s, p in zip(scores, planted)])
+# Means are compared: the smallest planted score has to be above the largest other one.
+least > other -> least > np.array([s[~p].mean() for s, p in zip(scores, planted)])
+# The planted words only have to be above the mean of the others: the largest of the others counts.
+return (scores > other[:, None])[planted].mean()
+# This is the share of planted words that are on top: count rows in which all of them are.
+return np.mean([p[np.argsort(-s, kind="stable")[: p.sum()]].mean() for s, p in zip(scores, planted)])
+# This is the mean share of planted words among the largest scores: count rows in which it is all.
+return np.mean([p[np.argsort(-s, kind="stable")[: p.sum()]].all() for s, p in zip(scores, planted)])
+# By sorting, a tie is decided by the reading order: a tie is not on top.
+least > other -> least > other.max()
+# The largest score of the others is taken over all rows: each row has its own.
 ## hints
 Which planted word decides whether all are on top, and which of the others?
 The planted one with the least score, and the other one with the largest.
@@ -202,11 +237,12 @@ def answer(n: Function, prompt: int, tokens: int) -> Array:
 @card("""answer-map: An answer of several tokens -> the map
 Row k of maps (K, P + K) explains token k of an answer: it has scores for the P tokens of the prompt and for
 the answer's tokens before it, and NaN for what comes later. Return one map of the whole answer over the
-prompt, shape (P,): the sum of the rows there.
+prompt, shape (P,): the sum of the rows there. P follows from the shape.
 ## inputs
 of three tokens, a prompt of five: answer(n, 5, 3)
 of one token: answer(n, 4, 1)
 of six tokens, a prompt of two: answer(n, 2, 6)
+with zeros: answer(n, 3, 2) * [0, 1, 1, 0, 1]
 of drawn sizes: answer(n, p, q)
 ## solution
 def answer_map(maps):
@@ -224,6 +260,9 @@ return maps.sum(axis=0)
 # The columns at the end are taken: the prompt comes first.
 axis=1 -> axis=0  # You sum over the prompt: one number for each token of the answer. Sum over the answer.
 maps.T -> abs(maps.T)  # The signs are lost: no absolute values here.
+return np.nansum(maps[:, len(maps):], axis=0)
+# As many columns as the answer has tokens are cut off at the start: they are at the end.
+maps.T[:prompt].sum -> maps.T[:prompt, 1:].sum  # The first row is left out: every token of the answer counts.
 ## hints
 Which columns are the prompt's, and how many are they?
 The first P = (number of columns) - K; there no row has NaN.
@@ -237,12 +276,14 @@ def answer_map(maps: Array) -> Array:
 
 @card("""shifted-logits: A shift that no output sees -> the change
 One query has scores z and values v, both (n,). A constant c is added to all scores, as a change of the key
-bias can do: attention, output and LOO stay. AttnLRP's relevance at the scores starts from R_A = A v / 2, by
-Eq. (3), and goes on by Eq. (5), R_z = z (R_A - A sum R_A). Return by how much R_z changes, new minus old.
+bias can do: attention, output and LOO stay. With g = 1 at the output and epsilon 0, AttnLRP's relevance
+starts from R_A = A v / 2, by Eq. (3), and goes on by Eq. (5), R_z = z (R_A - A sum R_A). Return by how much
+R_z changes, new minus old.
 ## inputs
 of four tokens: n(4), n(4), 2.0
 with equal values: n(5), np.full(5, 1.5), -3.0
 with equal scores: np.full(4, 0.5), n(4), 1.0
+with zeros: np.array([0.0, 1, 0]), np.array([2.0, 0, 0]), 1.5
 of drawn size: n(p), n(p), 2.5
 ## solution
 def shifted_logits(z, v, c):
@@ -265,6 +306,10 @@ return np.zeros_like(z)
 return c * a * (1 - a) * v / 2
 # The derivative of a token's own weight alone is in your answer: the others share the attention, too.
 a = a / a.sum() ->  # The attention is not divided by its sum.
+return c * (relevance - a * relevance.sum()) / (1 - a)
+# This is half of LOO, times c: the derivative of the softmax has no denominator 1 - A.
+c * (relevance -> c * a * (relevance
+# A comes in once too often: R_A holds it already, as R = g A.
 ## hints
 Which factors of R_z see the shift, and which do not?
 Only z does: A is the same, so R_A is. The rest is multiplied by z + c in place of z.

@@ -26,18 +26,22 @@ NUMBER = "with another number in one place, such as a factor or an exponent"
 AXIS = "if one sum, mean or largest entry ran over another axis"
 TERM = "if a term or a factor were left out"
 FUNCTION = "with another function in one place, such as a mean for a sum"
+DOWN = "if a quotient were rounded down"
+INSIDE = "with absolute values in one place"
+CLIPPED = "with negative numbers set to 0 in one place"
+EVERYTHING = "if one sum, mean or largest entry ran over everything"
 CALL = "without one of its functions"
 INDEX = "with another index"
 _OPERATORS: dict[type[ast.operator], dict[str, str]] = {
     ast.Add: {"-": PLUS_MINUS, "*": SUM_PRODUCT},
     ast.Sub: {"+": PLUS_MINUS, "*": SUM_PRODUCT},
     ast.Mult: {"/": TIMES_OVER, "+": SUM_PRODUCT},
-    ast.Div: {"*": TIMES_OVER, "+": SUM_PRODUCT},
+    ast.Div: {"*": TIMES_OVER, "+": SUM_PRODUCT, "//": DOWN},
     ast.Pow: {"*": NUMBER},
 }
 _FUNCTIONS = {
     "sum": ("mean", "max", "prod"),
-    "mean": ("sum", "max"),
+    "mean": ("sum", "max", "median"),
     "sqrt": ("abs", "square"),
     "abs": ("negative", "sign"),
     "exp": ("exp2", "negative"),
@@ -65,15 +69,18 @@ WHOLE: tuple[tuple[str, Callable[[np.ndarray], np.ndarray]], ...] = (
 
 @cache
 def near_misses(code: str) -> tuple[tuple[str, str], ...]:
-    """Every change of a solution, with words that end "behaves as the right formula would ..."."""
-    return tuple(_named(says, changed) for says, changed in edits(code, _changes))
+    """Every change of a solution, the likelier first; words end "behaves as the right formula would ..."."""
+    before, out = _unused(code), []
+    for says, changed in edits(code, _changes):
+        new = [name for name in _unused(changed) if name not in before]
+        out.append((f"if {' and '.join(new)} did not enter" if new else says, changed))
+    return tuple(sorted(out, key=lambda pair: pair[0] in (INSIDE, CLIPPED, DOWN)))
 
 
-def _named(says: str, code: str) -> tuple[str, str]:
+def _unused(code: str) -> list[str]:
     tree: Any = ast.parse(code)
     used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    unused = [argument.arg for argument in tree.body[0].args.args if argument.arg not in used]
-    return f"if {' and '.join(unused)} did not enter" if unused else says, code
+    return [argument.arg for argument in tree.body[0].args.args if argument.arg not in used]
 
 
 def edits(code: str, changes: Callable[[Any, Text], Iterator[tuple[str, str]]]) -> Iterator[tuple[str, str]]:
@@ -96,6 +103,9 @@ def edits(code: str, changes: Callable[[Any, Text], Iterator[tuple[str, str]]]) 
 
 def _changes(node: Any, text: Text) -> Iterator[tuple[str, str]]:
     """What a part of the code is changed to, with the kind of change."""
+    if isinstance(node, ast.BinOp | ast.Call):
+        yield INSIDE, f"np.abs({text(node)})"
+        yield CLIPPED, f"np.maximum({text(node)}, 0)"
     if isinstance(node, ast.BinOp):
         left, right = f"({text(node.left)})", f"({text(node.right)})"
         for symbol, says in _OPERATORS.get(type(node.op), {}).items():
@@ -123,6 +133,7 @@ def _calls(node: ast.Call, function: ast.Attribute, text: Text) -> Iterator[tupl
     for other in _FUNCTIONS.get(function.attr, ()):
         yield FUNCTION, f"{of}.{other}({', '.join([first, *rest])})"
     if on_array and node.args and function.attr in ("sum", "mean", "max", "var", "softmax"):
+        yield EVERYTHING, f"{of}.{function.attr}()"
         for axis in (0, -2):
             yield AXIS, f"{of}.{function.attr}({', '.join([str(axis), *rest])})"
     yield CALL, of if on_array else f"({first})"

@@ -15,11 +15,12 @@ card = partial(exercise, theme="products and grouping")
 
 @card("""product-rule: Relevance of two factors -> R_a, R_b
 For y = a b, number by number, hand the relevance of y to a and b by the uniform rule, Eq. (3) with epsilon 0:
-(R_a, R_b).
+(R_a, R_b). All are arrays of one shape; where a b is 0, take the limit.
 ## inputs
 of single products: n(4), n(4), n(4)
 with a negative factor: -1 - rng.random(3), rng.random(3) + 1, n(3)
 with equal factors: np.full(2, 3.0), np.full(2, 3.0), np.array([9.0, -1.0])
+with factors of 0: np.array([0.0, 2, 0]), np.array([3.0, 0, 0]), n(3)
 of drawn size: n(p), n(p), n(p)
 ## solution
 def product_rule(a, b, relevance):
@@ -45,8 +46,9 @@ The fraction (a b) / (2 y) is the same for every pair of numbers.
 return relevance / 2, relevance / 2
 """)
 def product_rule(a: Array, b: Array, relevance: Array) -> Pair:
-    """Eq. (3) for y = a b with epsilon 0, number by number: `a b / (2 y) R` for either factor."""
-    parts = np.array([u * v / (2 * (u * v)) * r for u, v, r in zip(a, b, relevance, strict=True)])
+    """Eq. (3) for y = a b with epsilon 0, number by number: `a b / (2 y) R` for both, or its limit."""
+    shares = [u * v / (2 * (u * v)) if u * v else 0.5 for u, v in zip(a, b, strict=True)]
+    parts = np.array(shares) * relevance
     return parts, parts
 
 
@@ -60,13 +62,14 @@ def tree(rng: np.random.Generator, leaves: list[int]) -> Any:
 
 
 @card("""grouped-product: Shares of a grouping -> the shares
-A grouping is a factor's index (from 0) or a tuple of groupings, such as ((0, 1), 2). Return the share of the
-relevance that reaches each factor, in the order of their indices, shape (n,).
+A grouping is a factor's index (from 0) or a tuple of two or more groupings, such as ((0, 1), 2). Return the
+share of the relevance that reaches each factor, in the order of their indices, shape (n,).
 ## inputs
 multiplied from the left: ((0, 1), 2)
 multiplied from the right: (0, (1, (2, 3)))
 with a multiplication of three: ((0, 1, 2), (3, 4))
 with the factors in another order: ((2, 0), 1)
+of twelve factors: tree(rng, rng.permutation(12).tolist())
 of a drawn grouping: tree(rng, rng.permutation(p + 1).tolist())
 ## solution
 def shares(grouping):
@@ -93,6 +96,11 @@ sorted(found) -> sorted(found, reverse=True)
 share / len(node) -> share / 2
 1.0 -> 2.0  # One half is missing on every path: the outermost multiplication divides, too.
 share / len(node) -> share  # Each factor gets everything, as in LOO: divide at each multiplication.
+share / len(node) -> share / len(node) if isinstance(part, int) else share
+# Only single factors get a part: a product inside gets its part, too, and hands that on.
+return [0.5 ** min(list(found).index(k) + 1, len(found) - 1) for k in sorted(found)]
+# You halve from factor to factor in reading order: the tree is lost. Follow it.
+sorted(found) -> sorted(found, key=str)  # Indices are sorted as text, in which 10 comes before 2.
 ## hints
 What share does a part get of a multiplication that has k parts?
 Go down from the output with the share 1. A function that calls itself notes the share at an index, and goes

@@ -22,12 +22,15 @@ def linear(n: Function, inside: int, outside: int, bias: float = 1.0) -> tuple[A
 @card("""epsilon-rule: The epsilon rule of a linear map -> the relevance
 For z = weight @ x + bias, weight (out, in), relevance (out,) at z: return the relevance of x by Eq. (1),
 shape (in,). The bias is one more contribution and keeps its share; epsilon takes the sign of z, plus at 0.
+No z is 0 if epsilon is.
 ## inputs
 without bias, epsilon 0: *linear(n, 4, 3, 0.0), 0.0
 with a bias, epsilon 0: *linear(n, 3, 5), 0.0
 with a bias, epsilon 0.3: *linear(n, 6, 4), 0.3
 with as many outputs as inputs, epsilon 0.1: *linear(n, 4, 4), 0.1
 with an output of 0, epsilon 0.5: n(2), np.array([1.0, 2]), np.eye(2), np.array([-1.0, 2]), 0.5
+with zeros among inputs, weights and relevance, epsilon 0.1: np.array([0.0, 1.5]), np.array([0.0, 1, 2]),
+ np.array([[1.0, 0, 2], [0, -1, 0]]), np.array([0.0, 0.5]), 0.1
 of drawn sizes, epsilon 0.2: *linear(n, p, q), 0.2
 ## solution
 def epsilon_rule(relevance, x, weight, bias, eps):
@@ -53,6 +56,9 @@ return x * (weight.T @ relevance) / (z + eps * np.where(z < 0, -1, 1))
 return x * -> return  # This is g = R / x: the factor x_i is missing at the end.
 z + eps -> 2 * z + eps
 # One half too many: the 2 z of Eq. (3) is for products of two activations. In Eq. (1) weights get no share.
+z < 0 -> z <= 0  # Where z is 0 epsilon counts as negative: its sign is plus there.
+z + eps * np.where(z < 0, -1, 1) -> 1 + eps / np.where(z == 0, 1e-300, abs(z))
+# This is x times g carried back, with R taken for g: R is shared out by x_i W_ji / z_j.
 ## hints
 Input i contributes x_i W_ji to output j. What fraction of z_j is that?
 Eq. (1) gives R_i as a sum over j of that fraction times R_j. The bias is in z_j, and epsilon takes the sign
@@ -76,12 +82,13 @@ def stable(z: Any, eps: float) -> Any:
 
 @card("""residual-rule: A residual sum -> R_x, R_branch
 For z = x + branch with relevance at z, all of one shape: return (R_x, R_branch) by Eq. (1) with unit weights;
-epsilon takes the sign of z, plus at 0.
+epsilon takes the sign of z, plus at 0. No z is 0 if epsilon is.
 ## inputs
 with epsilon 0: n(3, 4), n(3, 4), n(3, 4), 0.0
 with epsilon 0.2: n(2, 5), n(2, 5), n(2, 5), 0.2
 that cancel, epsilon 0.1: np.array([1.0, 2.0]), np.array([3.0, 1.0]), np.array([-3.05, -0.95]), 0.1
 of which one cancels, epsilon 0.1: n(2), np.array([1.0, 2.0]), np.array([-1.0, 1.0]), 0.1
+with summands of 0, epsilon 0.1: n(3), np.array([0.0, 2, 0]), np.array([1.0, 0, 0]), 0.1
 of drawn sizes, epsilon 0.3: n(p, q), n(p, q), n(p, q), 0.3
 ## solution
 def residual_rule(relevance, x, branch, eps):
@@ -104,6 +111,9 @@ z + eps * np.where(z < 0, -1, 1) -> abs(x) + abs(branch) + eps
 # You divide by |x| + |branch|: the sum itself, with its sign, belongs there.
 branch * part -> relevance
 # The branch gets all of the relevance and x also gets its share: together that is too much.
+z < 0 -> z <= 0  # Where z is 0 epsilon counts as negative: its sign is plus there.
+return z * part, z * part
+# Both summands get all that epsilon leaves. That is right for g; relevance is shared by contribution.
 ## hints
 Which weights does a sum have as a linear map?
 With unit weights each summand's fraction of z is x / z, and epsilon damps both alike.
@@ -117,11 +127,13 @@ def residual_rule(relevance: Array, x: Array, branch: Array, eps: float) -> Pair
 
 @card("""layer-norm-rule: LayerNorm with a constant standard deviation -> g_x
 For y = gamma (x - mean) / sd + beta, with sd = sqrt(variance + small) held constant and epsilon 0: carry g
-from y to x. g_y and x are (T, n), gamma is (n,), mean and variance run over the last axis; returns (T, n).
+from y to x. g_y and x are (T, n), gamma is (n,); mean and variance run over the last axis, the variance
+divides by n, the mean is not held constant; returns (T, n).
 ## inputs
 of two tokens, three wide: n(2, 3), 2 * n(2, 3) + 1, n(3) + 1, 1e-12
 of as many tokens as it is wide: n(4, 4), 2 * n(4, 4) + 1, n(4) + 1, 1e-5
 with a large constant inside the root: n(3, 5), 2 * n(3, 5) + 1, n(5) + 1, 0.5
+with zeros and a constant row: n(2, 3), np.array([[0.0, 1, 0], [2, 2, 2]]), np.array([1.0, 0, 2]), 0.1
 of drawn sizes: n(p, q), n(p, q), n(q), 1e-5
 ## solution
 def layer_norm_rule(g_y, x, gamma, small):
@@ -145,6 +157,13 @@ np.sqrt ->  # You divide by the variance: take its square root.
 x.var(-1 -> x.var(-1, ddof=1  # The variance divides by n - 1. LayerNorm divides by n (torch: unbiased=False).
 + small ->  # The small constant inside the root is missing.
 h - h.mean -> h + h.mean  # A sign was dropped: the mean is subtracted, h - mean(h).
+x.var(-1, keepdims=True) -> (x**2).mean(-1, keepdims=True)
+# You divide by the root of the mean square, as RMSNorm does: take the mean from x first.
+np.sqrt(x.var(-1, keepdims=True) + small) -> (np.sqrt(x.var(-1, keepdims=True)) + small)
+# The small constant is added to the root: it belongs inside.
+x.var(-1 -> x.var(0
+h.mean(-1 -> h.mean(0
+# Both means run over the wrong axis: over the entries of one token, not over tokens.
 ## hints
 With sd a constant, y is linear in x. What is its matrix?
 The matrix is diag(gamma / sd) (I - 1 1^T / n), and g goes back by its transpose: scale first, then subtract
@@ -163,11 +182,14 @@ def layer_norm_rule(g_y: Array, x: Array, gamma: Array, small: float) -> Array:
 
 @card("""matmul-rule: A product of two activations -> g_a, g_v
 For o = a @ v with a (n, k), v (k, m) and g_o (n, m): carry g to both factors by Eq. (3), g = R / activation:
-(g_a, g_v), of the shapes of a and v.
+(g_a, g_v), of the shapes of a and v. Where an activation is 0, take the limit; no o is 0 if epsilon is.
 ## inputs
 of three different sizes, epsilon 0: n(2, 4), n(2, 3), n(3, 4), 0.0
 of three different sizes, epsilon 0.3: n(4, 3), n(4, 2), n(2, 3), 0.3
 that are square, epsilon 0.1: n(3, 3), n(3, 3), n(3, 3), 0.1
+with activations of 0, epsilon 0: n(2, 2), np.array([[0.0, 2, 1], [1, 0, -3]]),
+ np.array([[1.0, 0], [0, 2], [1, 1]]), 0.0
+with outputs of 0, epsilon 0.3: n(2, 2), np.array([[0.0, 0], [1, 2]]), np.array([[2.0, 1], [-1, 1]]), 0.3
 of drawn sizes, epsilon 0.2: n(p, s), n(p, q), n(q, s), 0.2
 ## solution
 def matmul_rule(g_o, a, v, eps):
@@ -180,8 +202,9 @@ eps / 2 -> eps  # The stabiliser is too strong: Eq. (3) adds eps to 2 o, so in s
 eps / 2 -> eps
 return g @ v.T, a.T @ g
 # A half is missing: each factor receives half. With it eps is added to 2 o, so in s it is eps / 2.
-+ eps / 2 ->  # Epsilon is not used: s = |o| / (|o| + eps / 2) multiplies g_o.
-+ eps / 2 ->
+np.abs(o) / (np.abs(o) + eps / 2) * g_o -> g_o
+# Epsilon is not used: s = |o| / (|o| + eps / 2) multiplies g_o.
+np.abs(o) / (np.abs(o) + eps / 2) * g_o -> g_o
 return g @ v.T, a.T @ g
 # This is the plain gradient. A half is missing for each factor, and the stabiliser.
 np.abs(o) -> o
@@ -193,6 +216,12 @@ return 0 * g @ v.T, a.T @ g
 # This is CP-LRP's rule: a held constant, v receiving all. Eq. (3) gives each factor half.
 return a * (g @ v.T) / 2, v * (a.T @ g) / 2  # This is relevance, a * g_a and v * g_v: return g itself.
 return v @ g.T / 2, g.T @ a / 2  # Both results are transposed: g has the shape of its activation.
+np.abs(o) / (np.abs(o) + eps / 2) * g_o -> g_o / (o + eps / 2 * np.where(o < 0, -1, 1))
+# g is taken for R: as R = g o, a factor o is missing before the division.
+return g @ v.T / 2, a.T @ (np.abs(o) / (np.abs(o) + eps) * g_o)
+# Only the way to a is halved: by Eq. (3) v gets half, too, and eps is added to 2 o there.
+np.abs(o) + eps / 2 -> np.abs(a) @ np.abs(v) + eps / 2
+# You divide by the sum of absolute contributions: the output itself belongs there.
 ## hints
 What are the two gradients of o = a @ v, and what does Eq. (3) change about them?
 Each factor gets half of its gradient, after g_o was damped by s = |o| / (|o| + eps / 2).
@@ -216,6 +245,7 @@ y to x. g_y and x are (T, n), gamma is (n,), the mean runs over the last axis; r
 of two tokens, three wide: n(2, 3), 2 * n(2, 3) + 1, n(3) + 1, 1e-6
 of as many tokens as it is wide: n(4, 4), 2 * n(4, 4) + 1, n(4) + 1, 1e-5
 with a large constant inside the root: n(3, 5), 2 * n(3, 5) + 1, n(5) + 1, 0.5
+with zeros and a row of zeros: n(2, 3), np.array([[0.0, 1, 2], [0, 0, 0]]), np.array([1.0, 0, 2]), 0.1
 of drawn sizes: n(p, q), n(p, q), n(q), 1e-5
 ## solution
 def rms_norm_rule(g_y, x, gamma, small):
@@ -262,11 +292,13 @@ def gates(n: Function, *shape: int) -> tuple[Array, ...]:
 
 @card("""gated-rule: A gated MLP -> g_z, g_u
 For y = silu(z) * u, entry by entry, silu(z) = z / (1 + exp(-z)): carry g to both inputs, (g_z, g_u), by the
-uniform rule of products, Eq. (3) with epsilon 0, and the identity rule for silu. All shapes equal.
+uniform rule of products, Eq. (3) with epsilon 0, and the identity rule for silu, which hands R on unchanged.
+All shapes equal; where an activation is 0, take the limit.
 ## inputs
 of one token, four wide: *gates(n, 1, 4)
 of three tokens, two wide: *gates(n, 3, 2)
 with large negative gates: gates(n, 1, 2)[0], np.array([[-6.0, 3.0]]), np.array([[1.0, -2.0]])
+with activations of 0: n(2, 2), np.array([[0.0, 1], [2, 0]]), np.array([[1.0, 0], [3, 0]])
 of drawn sizes: *gates(n, p, q)
 ## solution
 def gated_rule(g_y, z, u):
@@ -300,20 +332,22 @@ Eq. (3) gives half to silu(z) and half to u; the identity rule gives silu's rele
 sigma * u * g_y / 2, z * sigma * g_y / 2
 """)
 def gated_rule(g_y: Array, z: Array, u: Array) -> Pair:
-    """On relevance, entry by entry: R = y g_y, half to each factor, R_z = R_silu by the identity rule."""
+    """Entry by entry: half to each factor; R_z = R_silu by the identity rule, so g changes by silu(z) / z."""
     gate = np.array([[value / (1 + math.exp(-value)) for value in row] for row in z])
-    half = gate * u * g_y / 2
-    return half / z, half / u
+    slope = np.full(z.shape, 0.5)  # the limit at z = 0
+    np.divide(gate, z, out=slope, where=z != 0)
+    return slope * u * g_y / 2, gate * g_y / 2
 
 
 @card("""shifted-words: Relevance at the words after a shift -> the relevance
 A vector c (E,) is added to every word embedding and subtracted from every position embedding, so the function
 stays the same. word is (T, E), g (T, E) is g at the sum of the embeddings, which does not change. Return the
-relevance at the words after the shift, shape (T,).
+relevance at the words alone, without the positions, after the shift, shape (T,).
 ## inputs
 of five tokens, three wide: n(5, 3), n(5, 3), n(3)
 of as many tokens as they are wide: n(4, 4), n(4, 4), n(4)
 of two tokens, six wide: n(2, 6), n(2, 6), n(6)
+with zeros: np.array([[0.0, 1], [2, 0], [0, 0]]), n(3, 2), np.array([1.0, 0])
 of drawn sizes: n(p, q), n(p, q), n(q)
 ## solution
 def shifted_words(word, g, c):
@@ -329,6 +363,7 @@ return (word * g).sum(-1) + c.sum()  # c moves the relevance by its product with
 return (word * g).sum(-1) + (c * g).sum(-1).mean()
 # The mean change is added to every token. Each has its own g and moves by its own c . g.
 sum -> mean  # This is the mean over dimensions: relevance of a token is their sum.
+word + c -> word + c / len(word)  # The shift is shared out among the tokens: every word gets all of c.
 ## hints
 Relevance is embedding times g. Which of the two does the shift change?
 The embedding of every word has c more; g is as before; the dimensions of a token are summed.
@@ -341,12 +376,14 @@ def shifted_words(word: Array, g: Array, c: Array) -> Array:
 
 
 @card("""least-shift: The smallest shift that removes a word's relevance -> c
-A word has the relevance R (a number), and g (E,) is g at its embedding. Return the c of smallest Euclidean
-norm, shape (E,), that brings this word's relevance to 0 if it is added to the word embeddings.
+A word has the relevance R (a number), and g (E,) is g at its embedding, not 0 everywhere. Return the c of
+smallest Euclidean norm, shape (E,), that brings this word's relevance to 0 if it is added to the word
+embeddings.
 ## inputs
 of three dimensions: 1.5, np.array([2.0, -1.0, 0.5])
 of eight dimensions, negative relevance: -0.7, n(8)
 of five dimensions, g of small norm: 0.4, 0.1 * n(5)
+with zeros in g: 0.8, np.array([0.0, 2, 0, -1])
 of drawn size: *n(1), n(p)
 ## solution
 def least_shift(relevance, g):
@@ -359,6 +396,8 @@ return -relevance / (len(g) * g)
 # This c does take R to 0, but it is not the smallest: where g is small it is large.
 return np.where(abs(g) == abs(g).max(), -relevance / g, 0)
 # This c does take R to 0, with one dimension alone. Spread along g it is smaller.
+return np.divide(-relevance, (g != 0).sum() * g, out=0 * g, where=g != 0)
+# This c takes R to 0 in equal parts, but it is not the smallest: where g is small it is large.
 return -relevance / g  # Every dimension alone removes all of R, so all together remove E times as much.
 (g @ g) -> g.sum() ** 2  # The squared norm is the sum of squares, not the square of the sum.
 return np.full(len(g), -relevance / g.sum())

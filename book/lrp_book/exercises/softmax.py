@@ -26,6 +26,7 @@ For A = softmax(z) over the last axis: carry g from A to z by Eq. (5), g = R / a
 of two queries and three keys: n(2, 3), n(2, 3)
 of as many queries as keys: n(4, 4), 2 * n(4, 4)
 with scores near 800: n(2, 3), 800 + n(2, 3)
+with zeros and equal scores: np.array([[0.0, 1, 0], [2, 0, 0]]), np.array([[0.0, 0, 0], [1, 0, 1]])
 of drawn sizes: n(p, q), n(p, q)
 ## solution
 def softmax_rule(g_a, z):
@@ -65,6 +66,9 @@ g_a).sum(-1, keepdims=True) -> g_a).sum()
 return -> return z *  # This is relevance, R_z = z g_z: return g_z itself.
 return a -> return a / 2
 # One half too many: the half belongs to the product A V, Eq. (3), not to the softmax.
+max(-1, keepdims=True) -> max()
+e.sum(-1, keepdims=True) -> e.sum()
+# One softmax runs over all scores: each query has its own, over its keys.
 ## hints
 Eq. (5) is written for relevance. What is left of it once R = z g at the logits and R = A g at the weights?
 In the form for g the rule is the softmax's plain derivative, row by row: z itself cancels.
@@ -87,6 +91,7 @@ of two queries, three keys, width four: n(2, 4), n(2, 3), n(3, 4)
 of as many queries as keys: n(3, 2), n(3, 3), n(3, 2)
 of one query: n(1, 1), n(1, 4), n(4, 1)
 with scores near 800: n(2, 3), 800 + n(2, 4), n(4, 3)
+with values of 0: n(2, 2), n(2, 3), np.array([[0.0, 1], [2, 0], [0, 0]])
 of drawn sizes: n(p, s), n(p, q), n(q, s)
 ## solution
 def attention_values(g_o, z, v):
@@ -102,6 +107,11 @@ g_o -> g_o / 2
 return v * (a.T @ g_o)  # This is relevance, v g_v: return g_v itself.
 a.T -> z.T  # The scores z are where the attention belongs: the softmax is missing.
 g_o -> np.ones_like(g_o)  # g_o is not used: you give back the weights alone.
+- z.max(-1, keepdims=True) ->
+# The exponential overflows for large scores: subtract each row's largest score first.
+-1, keepdims=True ->  # One softmax runs over all scores: each query has its own, over its keys.
+e = np.exp -> z = z / np.sqrt(v.shape[1]); e = np.exp
+# The scores are divided by the root of the width once more: z is what enters the softmax.
 ## hints
 If A is a constant, what kind of map is o = A v?
 A linear map by the matrix A: g goes back by its transpose, and nothing is halved.
@@ -116,12 +126,14 @@ def attention_values(g_o: Array, z: Array, v: Array) -> Array:
 
 
 @card("""attention-loo: Leave-One-Out of one query -> the LOO scores
-For o = sum_i A_i v_i with A = softmax(z), both (n,): return o minus the output when token i is masked and the
-others share the attention, for every i, shape (n,).
+For o = sum_i A_i v_i with A = softmax(z), both (n,), n at least 2: return o minus the output when token i is
+masked and the others share the attention, for every i, shape (n,).
 ## inputs
 of three tokens: np.array([math.log(2), 0.1, -0.3]), np.array([4.0, 2.0, -2.0])
 of six tokens: n(6), n(6)
 with scores near 800: 800 + n(4), n(4)
+of two tokens: n(2), n(2)
+with zeros and equal scores: np.array([0.0, 1, 0, 1]), np.array([0.0, 2, 3, 0])
 of drawn size: n(p), n(p)
 ## solution
 def attention_loo(z, v):
@@ -144,6 +156,10 @@ return a -> return -a
 return a -> return a @ v - a
 # This is the output without token i: subtract it from the whole output.
 return a -> return a / 2  # One half too many: LOO is not a relevance rule, and nothing is split.
+return a * (v - (v.sum() - v) / (len(v) - 1))
+# The token's attention is given to the others in equal parts: they share it by their own weights.
+return a @ v - (v.sum() - v) / (len(v) - 1)
+# The others' values have equal weights: take the softmax of their scores.
 ## hints
 Which weights do the other tokens have once token i is masked?
 They share its attention: remove token i from z and v, and take the softmax of the rest.
@@ -158,11 +174,12 @@ def attention_loo(z: Array, v: Array) -> Array:
 @card(
     """detached-attention: CP-LRP as a modified gradient -> the output, the gradient at z, the gradient at v
 With torch: return o = softmax(z) @ v, z (queries, keys), v (keys, width), so that autograd carries back what
-CP-LRP does. The check differentiates it.
+CP-LRP does. The check differentiates it; no gradient at z counts as zeros.
 ## inputs
 of two queries and three keys: n(2, 3), n(3, 4)
 of as many queries as keys: n(3, 3), n(3, 2)
 with scores near 800: 800 + n(2, 4), n(4, 3)
+with zeros: np.array([[0.0, 0, 1], [0, 2, 0]]), np.array([[0.0, 1], [2, 0], [0, 0]])
 of drawn sizes: n(p, q), n(q, s)
 ## solution
 def detached_attention(z, v):
@@ -177,6 +194,8 @@ o = z.softmax(-1).detach() @ v; return o / 2 + o.detach() / 2
 # Halved: with the attention held constant v receives everything, not half.
 o = z.softmax(-1) @ v; return o / 2 + o.detach() / 2
 # This halves the product, Eq. (3), and keeps the softmax: AttnLRP. CP-LRP detaches the attention.
+z.softmax -> (z / v.shape[-1] ** 0.5).softmax
+# The scores are divided by the root of the width once more: z is what enters the softmax.
 ## hints
 Which factor is a constant for CP-LRP?
 In torch a constant is made by detach(): autograd carries nothing back through it.
