@@ -27,7 +27,15 @@ from lrp_book.say import number
 from lrp_companion.masks import path_masks
 from lrp_companion.metrics import Interval
 from lrp_companion.paper.published import paper_table
-from lrp_companion.paper.tables import MAP_SUFFIXES, PAIRS, PAPER_METHODS, table1, table2, tableA3
+from lrp_companion.paper.tables import (
+    MAP_SUFFIXES,
+    PAIR_NAMES,
+    PAIRS,
+    PAPER_METHODS,
+    table1,
+    table2,
+    tableA3,
+)
 from lrp_companion.registry import label_of
 from lrp_companion.runs.labelled import mean, r_with_loo
 from lrp_companion.runs.load import MnistRun
@@ -255,11 +263,14 @@ def page(kept: Records) -> list[str]:
     digits, out = kept.digits(), ["```{raw} html", f"<style>{TABLE_CSS}</style>", "```", ""]
     out += ["(look-up-1)=", "## Table 1: two graphs of one function", ""]
     both = ["paper", "ours"]
-    pairs = dict.fromkeys(("left, right graph", "left graph, LOO", "right graph, LOO"), both)
+    pairs = dict.fromkeys(PAIR_NAMES.values(), both)
     forms = {"raw": "Raw maps", "sum-to-one": "Maps divided by their sum"}
     assert tuple(forms) == tuple(MAP_SUFFIXES)
     chapter = "[chapter 2](../notebooks/02_mnist_invariance.ipynb)"
-    out += [f"MNIST, attention without softmax ({chapter}); five nets; Pearson only.", ""]
+    out += [
+        f"MNIST, attention without softmax ({chapter}); five nets; Pearson only. The paper calls Q(KᵀV) left.",
+        "",
+    ]
     out += tabs(
         {
             title: markup(
