@@ -205,17 +205,17 @@ def test_a_near_miss_is_told_by_its_kind(name: str, function: Callable[..., Any]
 
 ANSWERS = re.findall(
     r"^([\w-]+): (.*?)  # (.*)$",
-    """
-product-loo: values  # You return values as it came in
+    r"""
+product-loo: values  # You return values unchanged
 product-loo: 0 * values  # You return 0 everywhere
 product-loo: np.prod(values) - values  # values is subtracted that does not belong there
 product-loo: np.prod(values) * (np.arange(len(values)) + 2)  # put in another order
 detached-attention: z.softmax(-1).detach() @ v + z.sum() - z.sum().detach()  # 0 everywhere for the gradient
-epsilon-rule: right(relevance, abs(x), weight, bias, eps)  # right with absolute values in place of x\\.
+epsilon-rule: right(relevance, abs(x), weight, bias, eps)  # right with absolute values in place of x\.
 residual-rule: right(relevance, branch, x, eps)  # swapped
 residual-rule: right(relevance, x, branch, eps + eps**2)  # All is right where eps is 0
 gated-rule: (right(g_y, z, u)[0], 3 * right(g_y, z, u)[1])  # g_u is 3 times
-product-rule: (relevance / 2 / a, relevance / 2 / b)  # R_a is divided by a and R_b is divided by b
+product-rule: (relevance / 2 / a, relevance / 2 / b)  # R_a \(divided by a\) and R_b \(divided by b\)
 product-rule: (relevance * a / 3, relevance * (1 - a / 3))  # changes with a, the right one does not
 product-rule: (np.round(relevance / 2, 3), np.round(relevance / 2, 3))  # rounded to 3 decimals
 attention-values: right(g_o, z, v) / len(z)  # depends on the size of the inputs alone
@@ -230,7 +230,7 @@ rms-norm-rule: right(g_y, x, gamma, small) / (1 + x.std(-1, keepdims=True))  # I
 layer-norm-rule: right(g_y, x, gamma, small) + g_y[:, :1]  # In each row .* added number
 least-shift: right(relevance, g) / g.max()  # On each input .* same factor
 least-shift: right(relevance, g) + 1e-5  # nearly right
-mean-logit: right(logits) / logits[0] if logits[0] else np.inf  # is divided by logits.0.
+mean-logit: right(logits) / logits[0] if logits[0] else np.inf  # divided by logits.0.
 mean-logit: (logits[0] + logits[-1]) / 2  # changes with the first entry of logits
 sum-to-one: maps / maps.sum(1, keepdims=True) + (maps == 0)  # only the entries where the right answer is 0
 partial-agreement: right(scores, loo, loo**2)  # does not change with other

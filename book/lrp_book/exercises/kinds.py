@@ -167,7 +167,7 @@ def times_an_input(asked: Asked) -> str:
     for (by, of), divided in itertools.product(rules, (False, True)):
         if all(_multiplied(a, b, of(case, p), asked.tolerance, divided) for case, p, a, b in asked.arrays()):
             done = "divided by" if divided else "multiplied by"
-            each = [f"{parts[p]} is {done} {by or names[own[p]]}" for p in asked.parts]
+            each = [f"{parts[p]} ({done} {by or names[own[p]]})" for p in asked.parts]
             besides = "" if by else " Relevance is g times the activation: which of the two is asked for?"
             return f"Right but for one factor: {_names(each)}.{besides} "
     return ""
@@ -197,7 +197,7 @@ def times_a_step(asked: Asked) -> str:
         if all(_multiplied(a, b, value, asked.tolerance, divided) for (*_, a, b), value in rows):
             parts = _names([asked.exercise.parts[p] for p in asked.parts])
             done = "divided" if divided else "multiplied"
-            return f"Right but for one factor: {parts} is {done} by a result on the way, once too often. "
+            return f"Right but for one factor: {parts} ({done} by a result on the way, once too often). "
     return ""
 
 
@@ -407,7 +407,7 @@ def an_input(asked: Asked) -> str:
         if is_numbers(asked.cases[0].inputs[k]) and all(
             same((a,), (np.asarray(case.inputs[k]),), asked.tolerance) for case, _, a, _ in asked.arrays()
         ):
-            return f"You return {name} as it came in. "
+            return f"You return {name} unchanged. "
     return ""
 
 

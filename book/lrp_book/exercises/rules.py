@@ -220,7 +220,7 @@ np.abs(o) / (np.abs(o) + eps / 2) * g_o -> g_o / (o + eps / 2 * np.where(o < 0, 
 # g is taken for R: as R = g o, a factor o is missing before the division.
 return g @ v.T / 2, a.T @ (np.abs(o) / (np.abs(o) + eps) * g_o)
 # Only the way to a is halved: by Eq. (3) v gets half, too, and eps is added to 2 o there.
-np.abs(o) + eps / 2 -> np.abs(a) @ np.abs(v) + eps / 2
+np.abs(o) / (np.abs(o) + eps / 2) -> o / (np.abs(a) @ np.abs(v) + eps / 2)
 # You divide by the sum of absolute contributions: the output itself belongs there.
 ## hints
 What are the two gradients of o = a @ v, and what does Eq. (3) change about them?
