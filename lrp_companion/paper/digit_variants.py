@@ -18,6 +18,7 @@ from lrp_companion.metrics import bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
 from lrp_companion.paper.protocol_grid import Row
 from lrp_companion.paper.published import paper_table
+from lrp_companion.paper.tables import PAIRS
 from lrp_companion.runs.load import MnistGridRun
 
 MAPS_COMPARED = ("raw", "sum-to-one")
@@ -37,14 +38,13 @@ MEASURES = {
     "IG with LOO": ("IG", "left-LOO"),
 }
 """The measurements of each variant: explainer and pair of maps."""
-PRINTED = {"left-right": "left_vs_right", "left-LOO": "left_vs_loo", "right-LOO": "right_vs_loo"}
 ACCURACY = 0.85  # of the paper's nets (appendix B.1.1)
 
 
 def paper_values() -> dict[str, float]:
-    """The paper's Table 1 for `MEASURES`."""
+    """The paper's Table 1 for `MEASURES`, by the product that a run computes."""
     rows = {row["explainer"]: row for row in paper_table("table1")}
-    return {name: rows[explainer][PRINTED[pair]] for name, (explainer, pair) in MEASURES.items()}
+    return {name: rows[explainer][PAIRS[pair]] for name, (explainer, pair) in MEASURES.items()}
 
 
 def digit_grid(run: MnistGridRun) -> list[Row]:

@@ -13,7 +13,7 @@ const PRESETS = {
     set: { logits: [0, 0, 0, 0], values: [1, 1, 1, 1] },
     ask: "All values are equal. What does removing a token change, and what do the two rules say? " +
       "Then move one value: which bars react?",
-    note: "The paper's structural bias. All values are equal, so no token matters and LOO is 0; " +
+    note: "A form of the paper's structural bias. All values are equal, so no token matters and LOO is 0; " +
       "CP-LRP still gives each token A·v, and AttnLRP half of that. " +
       "Move one value: LOO reacts at every token, the two rules only at that token.",
   },
