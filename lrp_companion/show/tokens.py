@@ -42,8 +42,8 @@ white-space:nowrap;opacity:0;pointer-events:none;z-index:2}
 font-size:.7em;opacity:1}}
 """.replace("\n", "")
 KEY = (
-    "Orange with a line below: for the class. Blue with a dotted line above: against it. A stronger colour is "
-    "larger, on each row's own scale, set by its words; special tokens are in dashed boxes."
+    "Orange with a line below: for the class. Blue with a dotted line above: against it. A stronger colour "
+    "is larger, on each row's own scale, set by its words; special tokens are in dashed boxes."
 )
 STRONG = 1 / 3  # from this fraction of a column's scale on a number of a table has a colour
 FAINT = 0.05  # below this fraction of the scale a token gets a colour but no line for its sign
