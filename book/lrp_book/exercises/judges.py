@@ -282,6 +282,7 @@ R_z changes, new minus old.
 ## inputs
 of four tokens: n(4), n(4), 2.0
 with equal values: n(5), np.full(5, 1.5), -3.0
+with a negative shift: n(4), n(4), -1.5
 with equal scores: np.full(4, 0.5), n(4), 1.0
 with zeros: np.array([0.0, 1, 0]), np.array([2.0, 0, 0]), 1.5
 of drawn size: n(p), n(p), 2.5
