@@ -211,7 +211,8 @@ def test_a_click_on_a_token_says_what_its_removal_does(at: Any, python: Classifi
     page.keyboard.press("Enter")
     said = page.locator("section [aria-live]").first.inner_text().replace("−", "-")
     assert f"Without “{loo.tokens[4]}”" in said and f"{loo.logit - loo.scores[4]:.3f}" in said
-    assert item.get_attribute("data-removed") == "" and f"{-loo.scores[4]:+.3f}" in said
+    way = "falls" if loo.scores[4] > 0 else "rises"
+    assert item.get_attribute("data-removed") == "" and f"{way} by {abs(loo.scores[4]):.3f}" in said
     page.wait_for_function("location.hash.includes('sentence.removed=4')")
     again, _ = at(url=page.url)
     assert again.locator("section [aria-live]").first.inner_text().replace("−", "-") == said

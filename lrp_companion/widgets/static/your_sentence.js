@@ -379,7 +379,7 @@ class Panel {
     })).scores;
     this.status.textContent = "Computing the three paths";
     this.paint();
-    const start = [...known.text].slice(0, 30).join("");
+    const start = visible([...known.text].slice(0, 30).join(""));
     this.speak(`Explained “${start}”. ${this.head.textContent} ${this.summary()}`);
     const ends = [0, 2 ** this.model.get("data").layers - 1];
     known.byMask.set(ends[0], known.maps.attnlrp).set(ends[1], known.maps["cp-lrp"]);
