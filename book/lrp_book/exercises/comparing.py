@@ -64,7 +64,8 @@ def factor(got: Answers, wanted: Answers, tolerance: float) -> float | None:
     if not np.isfinite(a).all() or not (b @ b > 0):
         return None
     found = float(a @ b / (b @ b))
-    scaled = [tuple(found * array for array in answer) for answer in wanted]
+    with np.errstate(all="ignore"):
+        scaled = [tuple(found * array for array in answer) for answer in wanted]
     if abs(found) < 1e-6 or abs(found - 1) < 1e-6 or not all_same(got, scaled, tolerance):
         return None
     return float(f"{found:.6g}")
