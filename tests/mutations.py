@@ -27,9 +27,26 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 WORKERS = int(os.environ.get("WORKERS", min(4, os.cpu_count() or 1)))
 FAMILIES = (
-    "albert", "bert", "camembert", "deit", "distilbert", "electra", "gemma", "gemma2", "gemma3", "gpt2",
-    "llama", "mistral", "modernbert", "mpnet", "qwen2", "qwen3", "roberta", "vit", "xlm_roberta",
-)  # fmt: skip
+    "albert",
+    "bert",
+    "camembert",
+    "deit",
+    "distilbert",
+    "electra",
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "gpt2",
+    "llama",
+    "mistral",
+    "modernbert",
+    "mpnet",
+    "qwen2",
+    "qwen3",
+    "roberta",
+    "vit",
+    "xlm_roberta",
+)
 WARM = [  # imported once, before anything of the package; each mutant then runs in a fork
     "_hypothesis_pytestplugin",
     "anywidget",
