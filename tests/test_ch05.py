@@ -29,7 +29,7 @@ from lrp_book.ch05_worth import (
     verdicts,
 )
 from lrp_book.committed import SHORT, SHORT_RECIPE, TEXT_RUNS, Records, records
-from lrp_book.front import EXAMPLES, embedded, explained
+from lrp_book.front import EXAMPLES, ONE_TOKEN, embedded, explained, outlier_scene
 from lrp_book.say import MissingRecord, kept_in, number
 from lrp_book.sphinx.findings import answer, finding
 from lrp_book.worth import REMOVALS, WHAT, worth, worth_over_trainings
@@ -255,8 +255,17 @@ def test_the_front_page_tells_and_can_be_touched(html: Path, browser: Any) -> No
     context.close()
 
 
-def test_what_the_front_page_says_of_two_words() -> None:
+def test_what_the_front_page_says_of_two_words_and_of_reviews_like_the_scene() -> None:
     attnlrp, cp, loo = explained()
+
+    def lead(k: int, first: int, rank: Any) -> float:
+        x, y, judge = (rank(one[k].scores[first:]) for one in (attnlrp, cp, loo))
+        return round(np.corrcoef(y, judge)[0, 1], 2) - round(np.corrcoef(x, judge)[0, 1], 2)
+
+    leads = [[lead(k, i, rank) for rank in (np.asarray, rankdata) for i in (0, 1)] for k in range(len(loo))]
+    like = [a > 0.005 and max(b, c, d) < -0.005 for a, b, c, d in leads]  # as in the scene's table
+    note = outlier_scene(run("maps/sst2-companion")).data["note"]
+    assert like[embedded().index(ONE_TOKEN)] and f"{sum(like)} of our {len(like)} reviews" in note
     for text, word in zip(EXAMPLES, ("dull", "not"), strict=False):
         k = embedded().index(text)
         i = loo[k].tokens.index(word)

@@ -69,7 +69,6 @@ READINGS = {
     "Divided, without [CLS]": Reading("word+position", "", "no [CLS]", "sum-to-one"),
 }
 """What is counted, by the title of its tab."""
-COUNTED = ("Words only", "All tokens, positions")
 PATHS = {"front-to-back": "Front to back", "back-to-front": "Back to front", "single": "One layer alone"}
 DATA = {"SST": ("sst2-12", "sst2"), "IMDB": ("imdb-12", "imdb")}
 
@@ -193,9 +192,9 @@ def agreement_rows(kept: Records, data: str, reading: Reading) -> list[Row]:
         for method in METHODS
     ]
     pairs = zip(found["cp-lrp"], found["attnlrp"], strict=True)
-    between = [Cell(mean(a - b), run) for (a, run), (b, _) in pairs if a is not None and b is not None]
-    theirs = [told[name] or 0.0 for name in ("cp-lrp", "attnlrp")]
-    return [*rows, ("CP-LRP − AttnLRP", [Cell(theirs[0] - theirs[1]), *between])]
+    between = [NOTHING if a is None or b is None else Cell(mean(a - b), run) for (a, run), (b, _) in pairs]
+    theirs = printed[PAPER_METHODS["cp-lrp"]] - printed[PAPER_METHODS["attnlrp"]]
+    return [*rows, ("CP-LRP − AttnLRP", [Cell(theirs), *between])]
 
 
 def curve_rows(kept: Records, data: str) -> list[Row]:
@@ -218,7 +217,8 @@ def path_rows(kept: Records, data: str, path: str) -> list[Row]:
     """Table A3's r along one path: the paper's, ours and MPNet's, at the words and with all tokens."""
     out: list[Row] = []
     run = kept.text(DATA[data][0])
-    readings = [Protocol(site=READINGS[name].site, tokens=READINGS[name].tokens) for name in COUNTED]
+    counted = [one for one in READINGS.values() if one.tokens and not one.divided]
+    readings = [Protocol(site=one.site, tokens=one.tokens) for one in counted]
     of_run = [
         {frozenset(row["layers"]): row for row in tableA3(run, protocol=one) if row["path"] == path}
         for one in readings

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { load, randomFrom } from "./load.js";
 
-const { everyLevel, everyR, inSteps, pearson } = await load("sentence_box");
+const { everyLevel, everyMask, everyR, inSteps, pearson } = await load("sentence_box");
 const { corner } = await load("layer_toggles");
 const WIDTH = 5, MASKS = 8;
 
@@ -25,6 +25,20 @@ Deno.test("r of every mask is that of its row", () => {
   const keep = [true, true, true, false], rows = [[1, 2, 3, 9], [3, 1, 2, 9]];
   assert.deepEqual([...everyR(masks, loo, keep)], rows.map((row) => pearson(row, loo, keep)));
   assert.deepEqual([...everyR(masks, loo, null)], rows.map((row) => pearson(row, loo, null)));
+});
+
+Deno.test("a text of two words is refused, since its r is always 1 or -1", async () => {
+  const masks = () =>
+    Promise.resolve({
+      masks: Float32Array.of(0, 1, 2, 0),
+      loo: [0, 1, 2, 0],
+      special: [true, false, false, true],
+    });
+  const watch = { signal: new AbortController().signal, progress: () => {} };
+  await assert.rejects(
+    everyMask({ masks }, "not bad", { sites: ["word"] }, ["a", "b"], watch),
+    /three tokens/,
+  );
 });
 
 Deno.test("levels of another model are refused, and those of this one are a text of the grids", async () => {

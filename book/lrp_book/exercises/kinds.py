@@ -49,6 +49,11 @@ class Asked:
         ]
 
     @property
+    def numbers(self) -> list[int]:
+        """The places of the inputs that can be calculated with."""
+        return [k for k, x in enumerate(self.cases[0].inputs) if is_numbers(x)]
+
+    @property
     def rows(self) -> list[tuple[Answer, Answer]]:
         """Given and expected."""
         return list(zip(self.given, self.expected, strict=True))
@@ -122,10 +127,16 @@ INPUTS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
 """Changes of inputs, with words that end "This would be right with ..."."""
 
 
+def exchange(i: int, j: int) -> Callable[[Sequence[Any]], list[Any]]:
+    """Inputs with two of them in each other's place."""
+    places = {i: j, j: i}
+    return lambda inputs: [inputs[places.get(k, k)] for k in range(len(inputs))]
+
+
 def other_inputs(asked: Asked) -> str:
     """Some of the inputs changed alike, or two of them swapped."""
     names = asked.exercise.arguments
-    usable = [k for k, x in enumerate(asked.cases[0].inputs) if is_numbers(x)]
+    usable = asked.numbers
     subsets = [s for size in range(1, len(usable) + 1) for s in itertools.combinations(usable, size)]
     for (says, change), chosen in itertools.product(INPUTS, subsets):
 
@@ -135,11 +146,7 @@ def other_inputs(asked: Asked) -> str:
         if asked.explained(changed):
             return f"This would be right with {says.format(_names([names[k] for k in chosen]))}. "
     for i, j in itertools.combinations(usable, 2):
-
-        def swapped(inputs: Any, i: int = i, j: int = j) -> list[Any]:
-            return [inputs[j if k == i else i if k == j else k] for k in range(len(inputs))]
-
-        if asked.explained(swapped):
+        if asked.explained(exchange(i, j)):
             return f"This would be right with {names[i]} and {names[j]} in each other's place. "
     return ""
 

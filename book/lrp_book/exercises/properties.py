@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lrp_book.exercises.comparing import Answer, close, same
-from lrp_book.exercises.kinds import Asked, first_told, is_numbers
+from lrp_book.exercises.kinds import Asked, exchange, first_told
 
 Array = np.ndarray
 Change = Callable[[Sequence[Any]], list[Any]]
@@ -68,10 +68,6 @@ def _moved(x: Any) -> Any:
     return x + np.random.default_rng(5).random(np.shape(x)) + 0.3
 
 
-def _numbers(asked: Asked) -> list[int]:
-    return [k for k, x in enumerate(asked.cases[0].inputs) if is_numbers(x)]
-
-
 def _dependence(asked: Asked) -> str:
     inputs = asked.cases[0].inputs
     moved = {k: _on(asked, [k], _moved) for k, x in enumerate(inputs) if isinstance(x, (float, np.ndarray))}
@@ -93,7 +89,7 @@ def _times(factor: float) -> Callable[[Array], Array]:
 
 
 def _scaling(asked: Asked) -> str:
-    usable, names = _numbers(asked), asked.exercise.arguments
+    usable, names = asked.numbers, asked.exercise.arguments
     for size, factor in itertools.product((1, 2), THEN):
         for chosen in itertools.combinations(usable, size):
             if _breaks(asked, _on(asked, chosen, _times(2)), _times(factor)):
@@ -106,7 +102,7 @@ def _scaling(asked: Asked) -> str:
 
 
 def _shift(asked: Asked) -> str:
-    for k in _numbers(asked):
+    for k in asked.numbers:
         if _breaks(asked, _on(asked, [k], lambda x: x + 1.0), lambda y: y):
             name = asked.exercise.arguments[k]
             return f"If 1 is added to all of {name}, the right answer stays; yours changes. "
@@ -137,14 +133,10 @@ def _rolled(x: Any, axis: int, inputs: Sequence[Any]) -> Any:
 
 
 def _swap(asked: Asked) -> str:
-    for i, j in itertools.combinations(_numbers(asked), 2):
+    for i, j in itertools.combinations(asked.numbers, 2):
         if any(np.shape(case.inputs[i]) != np.shape(case.inputs[j]) for case in asked.cases):
             continue
-
-        def swapped(inputs: Sequence[Any], i: int = i, j: int = j) -> list[Any]:
-            return [inputs[j if k == i else i if k == j else k] for k in range(len(inputs))]
-
-        if _breaks(asked, swapped, lambda y: y):
+        if _breaks(asked, exchange(i, j), lambda y: y):
             one, other = asked.exercise.arguments[i], asked.exercise.arguments[j]
             return f"If {one} and {other} change places, the right answer stays; yours changes. "
     return ""
@@ -155,7 +147,7 @@ ENDS = {0: "first", -1: "last", 1: "second"}
 
 def _reach(asked: Asked) -> str:
     """Which part of the answer sees one entry, row or column of an input?"""
-    for k, axis, place in itertools.product(_numbers(asked), (0, -1), ENDS):
+    for k, axis, place in itertools.product(asked.numbers, (0, -1), ENDS):
         if min(np.ndim(case.inputs[k]) for case in asked.cases) < (1 if axis == 0 else 2):
             continue
 
@@ -200,7 +192,7 @@ def _totals(asked: Asked) -> str:
                 )
                 return f"{each} sums to {total}; yours does not. "
     if len(parts) == 2 and all(b[0].shape == b[1].shape for b in asked.expected):
-        for k in _numbers(asked):
+        for k in asked.numbers:
             whole = [case.inputs[k] for case in asked.cases]
             kept = all(np.allclose(x, sum(b)) for x, b in zip(whole, asked.expected, strict=True))
             if kept and not all(np.allclose(x, sum(a)) for x, a in zip(whole, asked.given, strict=True)):

@@ -118,6 +118,19 @@ function put(model, values) {
 }
 
 /**
+ * Show a control in the place of another one; the focus goes along.
+ * @param {HTMLElement} gone
+ * @param {HTMLElement} come
+ * @returns {void}
+ */
+function putInPlace(gone, come) {
+  const held = document.activeElement === gone;
+  gone.hidden = true;
+  come.hidden = false;
+  if (held) come.focus();
+}
+
+/**
  * A line for screen readers that speaks once the reader pauses. What it says first, when a widget comes to
  * life, is there to be read and is not announced.
  * @returns {{ node: HTMLElement, say: (text: string) => void }}
@@ -313,6 +326,18 @@ function pearson(x, y, keep) {
     yy += fromMeanY * fromMeanY;
   }
   return xx > 0 && yy > 0 ? xy / Math.sqrt(xx * yy) : NaN;
+}
+
+/**
+ * r of a text that a reader typed, over the tokens that count; NaN for fewer than three, since two points
+ * always lie on a line.
+ * @param {ArrayLike<number>} scores
+ * @param {number[]} loo
+ * @param {boolean[] | null} keep
+ * @returns {number}
+ */
+function rOf(scores, loo, keep) {
+  return (keep ?? loo).filter((one) => !keep || one).length < 3 ? NaN : pearson(scores, loo, keep);
 }
 
 /**

@@ -50,7 +50,7 @@ function scaleAt({ scores }, level, left = -1) {
  * @returns {number}
  */
 function rAt({ scores, loo }, method, level, left) {
-  return loo ? pearson(scores[method][level], loo, loo.map((_, i) => i !== left)) : NaN;
+  return loo ? rOf(scores[method][level], loo, loo.map((_, i) => i !== left)) : NaN;
 }
 
 /**

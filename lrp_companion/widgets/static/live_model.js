@@ -95,10 +95,9 @@ function loader({ folder, name, fetched, memory }, ready) {
   const button = h("button", { ...attributes, onclick: begin }, "Load the model");
   const cancel = h("button", { type: "button", hidden: true, onclick: () => control.abort() }, "Cancel");
   const show = (/** @type {boolean} */ loading) => {
-    const from = loading ? button : cancel, held = from === document.activeElement;
-    button.hidden = loading;
-    cancel.hidden = bar.hidden = !loading;
-    if (held) (loading ? cancel : button).focus();
+    bar.hidden = !loading;
+    if (loading) putInPlace(button, cancel);
+    else putInPlace(cancel, button);
     if (loading) line.textContent = "Loading the model";
   };
   button.disabled = before.fails;

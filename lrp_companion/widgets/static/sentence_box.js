@@ -42,7 +42,7 @@ function inSteps(masks, width) {
  */
 function everyR(masks, loo, keep) {
   const width = loo.length, row = (/** @type {number} */ k) => masks.subarray(k * width, (k + 1) * width);
-  return Float64Array.from({ length: masks.length / width }, (_, k) => pearson(row(k), loo, keep));
+  return Float64Array.from({ length: masks.length / width }, (_, k) => rOf(row(k), loo, keep));
 }
 
 /**
@@ -64,6 +64,7 @@ async function everyMask(companion, text, { sites }, labels, { signal, progress 
     };
     last = await companion.masks(text, { site: /** @type {any} */ (site), signal, onProgress });
     const { masks, loo, special } = last, words = special.map((mark) => !mark);
+    if (words.filter(Boolean).length < 3) throw new Error("r needs three tokens: type a longer sentence.");
     const r = { "no-special": counted(everyR(masks, loo, words)), all: counted(everyR(masks, loo, null)) };
     tables[site] = { unpacked: { ...inSteps(masks, loo.length), r } };
   }
@@ -166,8 +167,9 @@ function textBox(companion, { labels, feeds }, el) {
   const go = h("button", { type: "button", onclick: explain }, fed.button);
   const stop = h("button", { type: "button", hidden: true, onclick: () => control.abort() }, "Stop");
   const show = (/** @type {boolean} */ running) => {
-    go.hidden = running;
-    bar.hidden = stop.hidden = !running;
+    bar.hidden = !running;
+    if (running) putInPlace(go, stop);
+    else putInPlace(stop, go);
     if (running) said.textContent = fed.meanwhile;
   };
   input.addEventListener("keydown", ({ key }) => key === "Enter" && go.click());

@@ -21,6 +21,7 @@
  */
 
 const LONGEST = 2000; // characters that the address keeps
+const FEW = "r needs three tokens that count.";
 const HIDDEN_CHARACTERS = /[^\P{Cc}\t\n\r]|\p{Cf}/gu;
 /** @type {{ [row: string]: string }} */
 const ROWS = {
@@ -165,17 +166,6 @@ function preview(model) {
   const more = turned ? [h("p", { class: "lrp-shared" }, asks)] : [];
   const signs = h("p", { class: "lrp-readout" }, signsInWords(tokens, words, maps));
   return h("div", {}, more, head, rows, signs);
-}
-
-/**
- * r over the tokens that count; NaN for fewer than three, since two points always lie on a line.
- * @param {ArrayLike<number>} scores
- * @param {number[]} loo
- * @param {boolean[] | null} keep
- * @returns {number}
- */
-function rOf(scores, loo, keep) {
-  return (keep ?? loo).filter((one) => !keep || one).length < 3 ? NaN : pearson(scores, loo, keep);
 }
 
 /**
@@ -471,7 +461,8 @@ class Panel {
       title.dataset.r = row === "loo" || !scores || !known.maps.loo ? "" : String(r);
     }
     const words = known.special.map((special) => !special);
-    this.signs.textContent = known.maps.loo ? signsInWords(known.tokens, words, known.maps) : "";
+    const few = Number.isFinite(this.r(known.maps.attnlrp)) ? "" : ` ${FEW}`;
+    this.signs.textContent = known.maps.loo ? signsInWords(known.tokens, words, known.maps) + few : "";
     this.paintRemoval();
     this.paintPaths();
     this.paintMasks();
@@ -524,12 +515,12 @@ class Panel {
   async fill() {
     const { known, bar, go, halt } = this;
     if (!known || !bar || !go || !halt) return;
+    if (known.maps.loo && !Number.isFinite(this.r(known.maps.attnlrp))) return this.speak(FEW);
     const { signal } = this.filling = new AbortController(), { text, target, site } = known;
     const show = (/** @type {boolean} */ running) => {
-      const held = document.activeElement === (running ? go : halt);
-      go.hidden = running;
-      halt.hidden = bar.hidden = !running;
-      if (held) (running ? halt : this.best?.hidden ? go : this.best)?.focus();
+      bar.hidden = !running;
+      if (running) putInPlace(go, halt);
+      else putInPlace(halt, go);
     };
     bar.value = 0;
     show(true);
