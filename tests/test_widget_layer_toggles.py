@@ -40,7 +40,7 @@ def page(made: Any, show: Any) -> Any:
 def shown(page: Any) -> tuple[float, int, np.ndarray]:
     """r, rank and scores as they stand in the page."""
     result = page.locator(".lrp-result")
-    scores = page.locator("ol[aria-label^=Relevance] .lrp-value").all_text_contents()
+    scores = page.locator("ol[aria-label^='LRP with'] .lrp-value").all_text_contents()
     return (
         float(result.get_attribute("data-r")),
         int(result.get_attribute("data-rank")),
@@ -86,19 +86,32 @@ def test_mouse_and_keyboard_turn_the_layers(page: Any, made: Any) -> None:
     assert page.get_by_role("button", name="CP-LRP").get_attribute("aria-pressed") == "true"
     page.get_by_role("button", name="AttnLRP").click()
     assert state_of(page, "bypassed") == []
-    page.wait_for_function("document.querySelector('[aria-live]').textContent.includes('AttnLRP')")
+    page.wait_for_function("document.querySelector('.lrp-hidden[aria-live]').textContent.includes('AttnLRP')")
 
 
-def test_presets_walk_the_papers_paths_and_find_the_best_mask(page: Any, made: Any) -> None:
-    expected = {"front": [1, 2], "back": [2, 3], "single": [2]}
-    for place, (_, layers) in enumerate(expected.items()):
-        page.get_by_label("Path").select_option(index=place)
-        page.get_by_label("k", exact=True).fill("2")
-        assert state_of(page, "bypassed") == layers
-    page.get_by_role("button", name="Best for this sentence").click()
+def test_presets_halves_and_the_best_mask(page: Any, made: Any) -> None:
+    page.get_by_role("button", name="CP-LRP", exact=True).click()
+    assert state_of(page, "bypassed") == [1, 2, 3]
+    page.get_by_role("button", name="Best mask").click()
     _, rank, _ = shown(page)
     assert rank == 1
     check(page, made[0][0], made[1][0], state_of(page, "bypassed"))
+
+
+def test_the_papers_paths_are_drawn_and_a_token_is_removed_in_words(page: Any, made: Any) -> None:
+    lattice, loo = made[0][0], made[1][0]
+    said = page.locator(".lrp-paths").get_attribute("aria-label").split(";")
+    for text, masks in zip(
+        said[1:], ([(), (1,), (1, 2), (1, 2, 3)], [(1, 2, 3), (2, 3), (3,), ()]), strict=False
+    ):
+        r = [agreement(lattice.scores_for(mask), loo.scores, lattice.special, Protocol()) for mask in masks]
+        numbers = [float(word) for word in text.replace("\u2212", "-").split()[-4:]]
+        assert numbers == pytest.approx(r, abs=0.006)
+    page.locator("ol[aria-label=LOO] li").nth(2).click()
+    change, after = loo.scores[2], loo.logit - loo.scores[2]
+    text = page.locator("section [aria-live]").first.inner_text()
+    assert f"by {abs(change):.3f}" in text and text.endswith(f"to {after:.3f}.".replace("-", "\u2212"))
+    assert state_of(page, "removed") == 2
 
 
 def test_half_open_layers_are_the_exact_mixture(page: Any, made: Any) -> None:

@@ -74,7 +74,7 @@ def at(browser: Any, site: str) -> Iterator[Any]:
         page.wait_for_selector("[data-ready]")
         if load:
             page.click("button.lrp-load")
-            page.wait_for_selector(f"{PANEL} .lrp-row-title", state="attached", timeout=30_000)
+            page.wait_for_selector(".lrp-loader", state="detached", timeout=30_000)
             page.wait_for_function(DONE, timeout=30_000)
         return page, watch
 
@@ -224,7 +224,7 @@ def test_loading_explains_what_stands_in_the_box(at: Any, python: Classifier) ->
     page, watch = at(load=False)
     page.fill("textarea[name=text]", TEXT)
     page.click("button.lrp-load")
-    page.wait_for_selector(f"{PANEL} .lrp-row-title", state="attached", timeout=30_000)
+    page.wait_for_selector(".lrp-loader", state="detached", timeout=30_000)
     page.wait_for_function(DONE, timeout=30_000)
     assert page.input_value("textarea[name=text]") == TEXT and watch.nothing()
     agrees(shown(page), expected(python, TEXT))
@@ -263,9 +263,9 @@ def test_what_two_sentences_share_has_a_row_of_differences(at: Any, python: Clas
 def test_before_the_model_is_there_an_example_shows_its_own_maps(at: Any) -> None:
     page, watch = at(load=False)
     first = page.locator("ol[aria-label=LOO] bdi").all_inner_texts()
-    page.get_by_label("Examples").select_option(index=2)
+    page.locator(".lrp-dropdown select").first.select_option(index=1)
     assert page.locator("ol[aria-label=LOO] bdi").all_inner_texts() != first
-    assert page.get_by_text("unrounded weights: “dull”").is_visible() and watch.nothing()
+    assert page.get_by_text("with unrounded weights").is_visible() and watch.nothing()
 
 
 def test_a_shared_sentence_is_announced_and_no_other_is_shown(at: Any) -> None:
@@ -280,7 +280,7 @@ def test_loading_hands_the_focus_on_and_a_link_says_that_it_was_copied(at: Any) 
     page, _ = at(load=False)
     page.focus("button.lrp-load")
     page.keyboard.press("Enter")
-    page.wait_for_selector(f"{PANEL} .lrp-row-title", state="attached", timeout=30_000)
+    page.wait_for_selector(".lrp-loader", state="detached", timeout=30_000)
     assert page.evaluate("document.activeElement !== document.body")
     page.get_by_text("Link to this state").click()
     page.wait_for_function("document.querySelector('.lrp-foot [role=status]')?.textContent")
@@ -335,6 +335,7 @@ def test_what_is_too_long_or_empty_is_refused_in_one_line(at: Any) -> None:
 def test_a_load_can_be_cancelled_broken_off_and_repeated(at: Any) -> None:
     page, _ = at(load=False)
     assert page.get_by_text("Computed when this page was made").is_visible()
+    page.fill("textarea[name=text]", TEXT)
     page.click(".lrp-sentence-box button >> nth=0")
     assert "Load the model" in page.inner_text(".lrp-refused >> nth=0")
     page.route("**/part-*.js", lambda route: route.abort())
@@ -352,7 +353,7 @@ def test_a_load_can_be_cancelled_broken_off_and_repeated(at: Any) -> None:
     page.unroute("**/part-*.js")
     page.wait_for_selector("[data-ready]")
     page.click("button.lrp-load")
-    page.wait_for_selector(f"{PANEL} .lrp-row-title", timeout=30_000)
+    page.wait_for_selector(".lrp-loader", state="detached", timeout=30_000)
 
 
 def test_a_missing_engine_is_said(at: Any) -> None:
@@ -402,7 +403,7 @@ def test_the_books_page_loads_nothing_until_it_is_asked(html: Path, browser: Any
         page.wait_for_selector("[data-ready]")
         assert not [url for url in asked if "/live/" in url]
         page.click("button.lrp-load")
-        page.wait_for_selector(f"{PANEL} .lrp-row-title", timeout=60_000)
+        page.wait_for_selector(".lrp-loader", state="detached", timeout=60_000)
         page.wait_for_function(DONE, timeout=60_000)
         assert all(np.isfinite(list(shown(page).values())[1:])) and watch.nothing()
         context.close()
@@ -413,16 +414,15 @@ def test_the_books_page_loads_nothing_until_it_is_asked(html: Path, browser: Any
 def test_the_text_box_of_chapter_3_works_without_a_kernel(html: Path, browser: Any) -> None:
     context = browser.new_context()
     page, watch = open_page(context, (html / "notebooks" / "03_bert_layers.html").as_uri())
-    host = page.locator('[data-address="own-layer_toggles"]')
-    host.scroll_into_view_if_needed()
-    host.locator("button.lrp-load").click()
-    box = host.locator("input[type=text]")
-    box.fill("a dull film", timeout=60_000)
-    box.press("Enter")
-    host.get_by_text("now show your sentence").wait_for(timeout=120_000)
     toggles = page.locator('[data-companion-widget="layer_toggles"]')
-    assert "dull" in toggles.locator("ol[aria-label^=Relevance]").inner_text()
-    r = float(toggles.locator(".lrp-result").get_attribute("data-r"))
+    toggles.scroll_into_view_if_needed()
+    toggles.locator("button.lrp-load").click()
+    toggles.locator("button.lrp-load").wait_for(state="detached", timeout=120_000)
+    toggles.locator("textarea[name=text]").fill("a dull film")
+    page.keyboard.press("Enter")
+    page.wait_for_function(DONE, timeout=60_000)
+    assert "dull" in toggles.locator("ol[aria-label^='LRP with']").inner_text()
+    r = float(toggles.locator(".lrp-result").first.get_attribute("data-r"))
     clf = browser_weights.as_staged(lrp.load_classifier("companion"))
     assert r == pytest.approx(expected(clf, "a dull film")["AttnLRP"], abs=1e-3)
     flow_box = page.locator('[data-address="own-layer_flow"]')
@@ -441,7 +441,7 @@ def test_the_text_box_of_chapter_3_works_without_a_kernel(html: Path, browser: A
         theirs = lrp.layer_relevance(clf, "a dull film", bypass=bypass).scores
         np.testing.assert_allclose(scores, theirs, rtol=1e-3, atol=1e-4)
     assert "dull" in page.locator('[data-companion-widget="layer_flow"] .lrp-flow-panel').first.inner_text()
-    for address in ("own-layer_toggles", "own-layer_flow"):
+    for address in ("layers", "own-layer_flow"):
         assert not complaints_of_axe(page, f'[data-address="{address}"]')
     assert watch.nothing()
     context.close()
@@ -497,7 +497,7 @@ def test_no_mark_is_hidden_in_a_page(browser: Any, tmp_path: Path) -> None:
     assert not set(page.inner_text("body")) & set(MARKS)
     page.click("button.lrp-load")
     page.wait_for_function(DONE, timeout=30_000)
-    page.wait_for_selector(f"{PANEL} .lrp-row-title", timeout=30_000)
+    page.wait_for_selector(".lrp-loader", state="detached", timeout=30_000)
     page.wait_for_function(DONE, timeout=30_000)
     (loo,) = lrp.attribute(browser_weights.as_staged(clf), examples[0], method="loo")
     texts = page.locator("ol[aria-label=LOO] bdi").all_inner_texts()

@@ -56,7 +56,7 @@ def widget_arguments(clf: Any) -> dict[str, dict[str, Any]]:
         "attnlrp": lrp.layer_relevance(clf, text),
         "cp-lrp": lrp.layer_relevance(clf, text, bypass=[1, 2]),
     }
-    model = {"name": "tiny", "labels": ["no", "yes"], "layers": 2, "fetched": 1, "memory": 1}
+    model = {"name": "tiny", "labels": ["no", "yes"], "layers": 2, "folder": "m/", "fetched": 1, "memory": 1}
     return {
         "TokenHeatmap": {"attributions": [loo], "titles": ["one"], "loo": loo},
         "LayerToggles": {"lattice": [lattice], "loo": [loo]},
@@ -70,8 +70,7 @@ def widget_arguments(clf: Any) -> dict[str, dict[str, Any]]:
         "HeadStepper": {"tokens": ["a", "b", "c"], "query": 1.0, "keys": [1, 1, 2], "values": [2, -6, 8]},
         "ProductTree": {"values": [2, 3, 4], "grouping": "(x1 x2) x3"},
         "SoftmaxLab": {"logits": [1, 0, 0], "values": [2, 1, -1]},
-        "YourSentence": {"model": model, "folder": "m/", "examples": [text], "maps": [loo]},
-        "SentenceBox": {"model": model, "folder": "m/", "feeds": "layer_toggles"},
+        "SentenceBox": {"live": model},
         "LiveSentence": {"widget": lrp.widgets.LayerToggles(lattice, loo), "explain": len},
     }
 

@@ -16,14 +16,15 @@ import lrp_companion
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.methods import attribute
+from lrp_companion.methods import attribute, layer_lattice
 from lrp_companion.page.browser_engine import MAX_TOKENS, Staged, stage
 from lrp_companion.page.browser_tokenizer import drops_hidden
 from lrp_companion.paths import as_path
+from lrp_companion.schema import Lattice
 from lrp_companion.show.export import page
 from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import front_end, page_script
-from lrp_companion.widgets.your_sentence import YourSentence
+from lrp_companion.widgets.layer_toggles import LayerToggles
 
 METHODS = ("loo", "attnlrp", "cp-lrp", "mask-gradient")
 BESIDE_WEIGHTS = 130_000_000
@@ -47,17 +48,29 @@ class Live:
     """A staged model with a page's description of it."""
 
     model: dict[str, Any]
-    examples: list[str]
     maps: list[list[Attribution]]
     """Of each example, in the order of `METHODS`."""
+    lattices: list[Lattice]
+    """Of each example, or none."""
 
-    def widget(self, folder: str) -> YourSentence:
+    def widget(self, folder: str) -> LayerToggles:
         """Return the widget for a page from which the model is seen in `folder`."""
-        return YourSentence(self.model, folder=folder, examples=self.examples, maps=self.maps)
+        loo, others = [of_text[0] for of_text in self.maps], [of_text[1:] for of_text in self.maps]
+        live = {**self.model, "folder": folder}
+        return LayerToggles(self.lattices, loo, others=others, live=live, address="sentence")
 
 
-def prepare(clf: Classifier, folder: Path, examples: Sequence[str], *, max_tokens: int = MAX_TOKENS) -> Live:
+def prepare(
+    clf: Classifier,
+    folder: Path,
+    examples: Sequence[str],
+    *,
+    max_tokens: int = MAX_TOKENS,
+    every_mask: bool = False,
+) -> Live:
     """Stage a model into a folder and compute what the page shows before a script runs.
+
+    With `every_mask` the switches work on the examples before the model is loaded: `2**layers` maps of each.
 
     Raises
     ------
@@ -70,11 +83,12 @@ def prepare(clf: Classifier, folder: Path, examples: Sequence[str], *, max_token
     clf.encode(list(examples))
     by_method = [attribute(clf, list(examples), method=method) for method in METHODS]
     maps = [list(of_text) for of_text in zip(*by_method, strict=True)]
-    return Live(_said(clf, staged, max_tokens), list(examples), maps)
+    lattices = [layer_lattice(clf, text) for text in examples] if every_mask else []
+    return Live(_said(clf, staged, max_tokens), maps, lattices)
 
 
 def seen(text: str) -> str:
-    """Return a text without characters that are not seen, white space as spaces, as `your_sentence.js` does.
+    """Return a text without characters that are not seen, white space as spaces, as `layer_toggles.js` does.
 
     >>> seen("a" + chr(0x202E) + " fine" + chr(10) + "film")
     'a fine film'

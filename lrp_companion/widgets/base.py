@@ -27,8 +27,8 @@ from lrp_companion.terminal import visible
 STATIC = Path(__file__).parent / "static"
 MARK = "data-companion-widget"
 SHARED = {
-    "layers": ("layer_toggles", "your_sentence", "sentence_box"),
-    "live_model": ("your_sentence", "sentence_box"),
+    "layers": ("layer_toggles",),
+    "live_model": ("layer_toggles", "sentence_box"),
 }
 """Modules between the base and a widget's own, with the widgets that share each."""
 
@@ -37,7 +37,7 @@ def stems(name: str) -> tuple[str, ...]:
     """Return the files of a front end, in order: the base, shared modules, and the widget's own.
 
     >>> stems("layer_toggles"), stems("softmax_lab")
-    (('base', 'layers', 'layer_toggles'), ('base', 'softmax_lab'))
+    (('base', 'layers', 'live_model', 'layer_toggles'), ('base', 'softmax_lab'))
     """
     return "base", *(shared for shared, names in SHARED.items() if name in names), name
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,11 @@ from lrp_companion.metrics import agreement
 from lrp_companion.schema import TOKEN_CHOICES, Lattice, Protocol, check_layers
 from lrp_companion.show.tokens import token_heatmap
 from lrp_companion.terminal import visible
-from lrp_companion.widgets.base import Widget, check_address, packed
+from lrp_companion.widgets.base import Widget, check_address, embed, packed
 from lrp_companion.widgets.saved_page import save_widget
 
 READ_AT = ("word", "word+position")
+ENDS = ("attnlrp", "cp-lrp")
 R_STEPS = 32767  # r is carried in so many steps on each side of 0; -32768 means "undefined"
 
 
@@ -27,8 +30,12 @@ class LayerToggles(Widget, front="layer_toggles"):
 
     Parameters
     ----------
-    lattice : one `Lattice` (from `layer_lattice`) or several, one per sentence.
+    lattice : one `Lattice` (from `layer_lattice`) or several, one per sentence; none where a page has a model
+        that computes its masks.
     loo : LOO of the same sentences, from `attribute(..., method="loo")`.
+    others : further maps of each sentence, which get rows of their own; read at the words.
+    live : what a page says of a model that is staged beside it (`lrp_companion.page`): with it, the page
+        explains what a reader types.
     address : the widget's name in the page.
     reduced : only switches and rows, for the words, as a first look.
 
@@ -38,6 +45,9 @@ class LayerToggles(Widget, front="layer_toggles"):
     amounts : one number from 0 (AttnLRP) to 1 (CP-LRP) per layer, in the mode of half-open layers.
     mode : "switches" or "half-open".
     sentence, site, tokens : which sentence; where relevance is read; whether special tokens count for r.
+    removed : the token whose removal is put in words; -1 for none.
+    text, other, compare, target : with a model in the page, the reader's text in place of the sentence, a
+        second one, whether both are shown, and the class (-1: the predicted one).
 
     In a Jupyter Book of your own, list `lrp_companion.page.assets` among the Sphinx extensions, so that
     its pages need no CDN (the book's API page, "Widgets", has the lines); or `save` the widget as a page.
@@ -48,28 +58,39 @@ class LayerToggles(Widget, front="layer_toggles"):
     LayerToggles(6 sentences, 12 layers)
     """
 
-    links = ("sentence", "mode", "bypassed", "amounts", "site", "tokens")
+    links = (
+        *("sentence", "text", "other", "compare", "mode", "bypassed", "amounts"),
+        *("site", "tokens", "target", "removed"),
+    )
     sentence = traitlets.Int(0).tag(sync=True)
+    text = traitlets.Unicode("").tag(sync=True)
+    other = traitlets.Unicode("").tag(sync=True)
+    compare = traitlets.Bool(False).tag(sync=True)
     bypassed = traitlets.List(traitlets.Int()).tag(sync=True)
     amounts = traitlets.List(traitlets.Float()).tag(sync=True)
     mode = traitlets.Enum(["switches", "half-open"], "switches").tag(sync=True)
     site = traitlets.Enum(list(READ_AT), "word").tag(sync=True)
     tokens = traitlets.Enum(list(TOKEN_CHOICES), "no-special").tag(sync=True)
+    target = traitlets.Int(-1).tag(sync=True)
+    removed = traitlets.Int(-1).tag(sync=True)
 
     def __init__(
         self,
         lattice: Lattice | Sequence[Lattice],
         loo: Attribution | Sequence[Attribution],
         *,
+        others: Sequence[Sequence[Attribution]] = (),
+        live: Mapping[str, Any] | None = None,
         address: str = "layers",
         reduced: bool = False,
     ) -> None:
-        self.reduced = reduced
-        data = self._take(lattice, loo)
+        self.reduced, self.live = reduced, dict(live) if live else None
+        data = self._take(lattice, loo, others)
         super().__init__(
             data=data,
             amounts=[0.0] * data["layers"],
             site=data["sites"][0],
+            other=second_text(data) if live else "",
             address=check_address("LayerToggles", address),
         )
 
@@ -97,26 +118,37 @@ class LayerToggles(Widget, front="layer_toggles"):
         save_widget(self, path)
 
     def _take(
-        self, lattice: Lattice | Sequence[Lattice], loo: Attribution | Sequence[Attribution]
+        self,
+        lattice: Lattice | Sequence[Lattice],
+        loo: Attribution | Sequence[Attribution],
+        others: Sequence[Sequence[Attribution]] = (),
     ) -> dict[str, Any]:
         lattices = [lattice] if isinstance(lattice, Lattice) else list(lattice)
         maps = [loo] if isinstance(loo, Attribution) else list(loo)
+        pairs = [(a, b) for a, b in zip(lattices or [None] * len(maps), maps, strict=False)]
+        alone = self.live is not None and not lattices and len(others) == len(maps)
         texts = [(lattice.tokens, lattice.target) for lattice in lattices]
         kinds = {(lattice.layers, lattice.site, bool(lattice.parts)) for lattice in lattices}
-        if texts != [(scores.tokens, scores.target) for scores in maps] or len(kinds) != 1:
+        if not alone and (texts != [(s.tokens, s.target) for s in maps] or len(kinds) != 1):
             raise InputError(
                 "LayerToggles",
                 got=f"{len(lattices)} lattices and {len(maps)} LOO maps",
                 expected="one LOO map per lattice, of the same tokens and target, and one model",
                 hint="make both from the same texts",
             )
-        self._first = lattices[0], maps[0]
-        sites = list(READ_AT) if lattices[0].parts and not self.reduced else [lattices[0].site]
+        self._first = pairs[0], list(others[0]) if others else []
+        whole = alone or bool(lattices[0].parts)
+        sites = [lattices[0].site] if self.reduced or not whole else list(READ_AT)
+        methods = [record.method for record in self._first[1] if record.method not in ENDS]
+        kept = ENDS if lattices else ()  # the lattice has both
+        more = [[row for row in of if row.method not in kept] for of in others or [()] * len(maps)]
         return {
             "reduced": self.reduced,
-            "layers": lattices[0].layers,
+            "layers": self.live["layers"] if self.live else lattices[0].layers,
             "sites": sites,
-            "sentences": [_sentence(*pair, sites) for pair in zip(lattices, maps, strict=True)],
+            "rows": ["loo", "lrp", *(ENDS if others or self.reduced else ()), *methods],
+            "live": self.live,
+            "sentences": [_sentence(*pair, of, sites) for pair, of in zip(pairs, more, strict=True)],
         }
 
     @traitlets.validate("bypassed")
@@ -145,7 +177,9 @@ class LayerToggles(Widget, front="layer_toggles"):
 
     def fallback(self) -> str:
         """Return both extremes of the switches for the first sentence, and LOO."""
-        lattice, loo = self._first
+        (lattice, loo), others = self._first
+        if lattice is None:
+            return token_heatmap(others, titles=[record.method for record in others], loo=loo).html()
         ends = [
             Attribution(
                 lattice.tokens, lattice.scores_for(mask), lattice.target, lattice.logit, lattice.special, name
@@ -163,10 +197,29 @@ class LayerToggles(Widget, front="layer_toggles"):
         return f"{count} sentence{'s' * (count != 1)}, {self.data['layers']} layers"
 
 
-def _sentence(lattice: Lattice, loo: Attribution, sites: Sequence[str]) -> dict[str, Any]:
-    """One sentence's 2**L explanations, packed: scores, and r with LOO by site and tokens."""
+def second_text(data: Mapping[str, Any]) -> str:
+    """Return the text that a comparison begins with: that of the second sentence, where there is one."""
+    sentences = data["sentences"]
+    return str(sentences[1 % len(sentences)]["text"])
+
+
+def with_live(markup: str, live: Mapping[str, Any]) -> str:
+    """Return a page's `LayerToggles` with a model that is staged beside the page, for what a reader types."""
+    found = re.search(r'<script type="application/json">(.*?)</script>', markup, re.DOTALL)
+    if found is None:
+        return markup
+    page = json.loads(found[1])
+    page["state"]["data"]["live"] = {**live, "folded": True}
+    page["state"]["other"] = second_text(page["state"]["data"])
+    return markup[: found.start(1)] + embed(page) + markup[found.end(1) :]
+
+
+def _sentence(
+    lattice: Lattice | None, loo: Attribution, others: Sequence[Attribution], sites: Sequence[str]
+) -> dict[str, Any]:
+    """One sentence: LOO, further maps, and its 2**L explanations, packed, with their r by site and tokens."""
     packed_sites = {}
-    for site in sites:
+    for site in sites if lattice else ():
         scores = lattice.at(site).scores
         scale = np.abs(scores).max(axis=1)
         steps = np.rint(127 * scores / np.where(scale == 0, 1, scale)[:, None])
@@ -176,12 +229,16 @@ def _sentence(lattice: Lattice, loo: Attribution, sites: Sequence[str]) -> dict[
             values = [agreement(row, loo.scores, lattice.special, protocol) for row in scores]
             r[tokens] = packed(_r_steps(values), "int16")
         packed_sites[site] = {"scores": packed(steps, "int8"), "scale": packed(scale, "float32"), "r": r}
+    label = lattice.label if lattice else str(loo.details.get("label", ""))
     return {
-        "tokens": [visible(token) for token in lattice.pieces],
-        "special": lattice.special.tolist(),
-        "label": visible(lattice.label or f"class {lattice.target}"),
-        "logit": lattice.logit,
+        "text": loo.text,
+        "tokens": [visible(token) for token in loo.pieces],
+        "special": loo.special.tolist(),
+        "target": loo.target,
+        "label": visible(label or f"class {loo.target}"),
+        "logit": loo.logit,
         "loo": loo.scores.tolist(),
+        "maps": {row.method: row.scores.round(6).tolist() for row in others},
         "sites": packed_sites,
     }
 

@@ -1,4 +1,5 @@
-// LayerToggles: masks, their scores and r as they are carried, mixtures of masks, and what is said of them.
+// LayerToggles: masks, their scores and r as they are carried, mixtures of masks, and what is said of them;
+// a reader's own sentence: what is kept of a text, paths, removals, obstacles.
 import assert from "node:assert/strict";
 import { load, modelOf, packed, randomFrom } from "./load.js";
 
@@ -6,13 +7,23 @@ const {
   above,
   accept,
   agreements,
+  amountsInForce,
   bestMask,
+  computedBefore,
   corner,
   inWords,
   maskOf,
   mixture,
+  obstacle,
+  pathMasks,
   range,
   rankInWords,
+  removalInWords,
+  rOf,
+  sentenceOf,
+  shared,
+  signsInWords,
+  tidy,
   unpack,
 } = await load("layer_toggles");
 
@@ -79,11 +90,11 @@ Deno.test("r comes in 32767 steps; a step below all others stands for none", () 
 
 Deno.test("a sentence is unpacked once", () => {
   const { steps, scale } = madeTable(), r = packed(Int16Array.from({ length: 8 }, (_, mask) => 100 * mask));
-  const sentence = { sites: { word: { scores: packed(steps), scale: packed(scale), r: { all: r } } } };
-  const table = unpack(sentence, "word");
+  const word = { scores: packed(steps), scale: packed(scale), r: { all: r } };
+  const table = unpack(word);
   assert.deepEqual([table.steps, table.scale], [steps, scale]);
   assert.equal(table.r.all.all[3], 300 / 32767);
-  assert.equal(unpack(sentence, "word"), table);
+  assert.equal(unpack(word), table);
 });
 
 Deno.test("a rank counts the masks above, and a half step is no difference", () => {
@@ -111,7 +122,8 @@ Deno.test("ranks in words", () => {
 });
 
 Deno.test("the address can only say what there is", () => {
-  const model = modelOf({ data: { layers: 3, sites: ["word"], sentences: [{}, {}] } });
+  const sentences = [{ tokens: ["a"] }, { tokens: ["a", "b"] }];
+  const model = modelOf({ data: { layers: 3, sites: ["word"], sentences } });
   const good = {
     sentence: 1,
     mode: "half-open",
@@ -119,6 +131,7 @@ Deno.test("the address can only say what there is", () => {
     amounts: [0, 0.5, 1],
     site: "word",
     tokens: "all",
+    removed: 1,
   };
   for (const [key, value] of Object.entries(good)) assert.ok(accept(key, value, model), key);
   /** @type {[string, unknown][]} */
@@ -133,6 +146,133 @@ Deno.test("the address can only say what there is", () => {
     ["amounts", [0, 0, 1.1]],
     ["site", "embedding"],
     ["tokens", "some"],
+    ["removed", 2],
+    ["text", "no model stands here"],
+    ["compare", true],
+    ["target", 0],
   ];
   for (const [key, value] of bad) assert.ok(!accept(key, value, model), `${key} ${value}`);
+});
+
+const data = { layers: 3, sites: ["word", "word+position"], sentences: [] };
+
+Deno.test("characters that nobody sees are dropped, white space becomes a space", () => {
+  assert.equal(tidy("  a\tfilm\r\n of \x00gr\x07ace\u202e\u2066\u200b "), "a film of grace");
+  assert.equal(tidy("naïve 電影 😀 <b>&amp;"), "naïve 電影 😀 <b>&amp;");
+  assert.equal(tidy(" \u200b\n"), "");
+});
+
+Deno.test("with a model in the page an address may hold texts and a class", () => {
+  const model = modelOf({ data: { ...data, live: { labels: ["bad", "good"], longest: 9, drops: true } } });
+  /** @type {[string, unknown][]} */
+  const good = [["text", "a film"], ["other", ""], ["compare", true], ["target", -1], ["target", 1]];
+  good.push(["site", "word+position"], ["bypassed", [3]], ["mode", "half-open"], ["tokens", "all"]);
+  for (const [key, value] of good) assert.ok(accept(key, value, model), `${key} ${value}`);
+  /** @type {[string, unknown][]} */
+  const bad = [["text", "a\x00film"], ["text", "x".repeat(2001)], ["other", "\u202eabc"], ["target", 2]];
+  bad.push(["target", -2], ["target", 0.5], ["site", "embedding"], ["bypassed", [4]], ["amounts", [1]]);
+  bad.push(["data", 1], ["toString", 1]);
+  for (const [key, value] of bad) assert.ok(!accept(key, value, model), `${key} ${value}`);
+});
+
+Deno.test("switches are amounts of 0 and 1; half-open layers have their own", () => {
+  const state = { data, mode: "switches", bypassed: [2], amounts: [0.5, 0.5, 0.5] };
+  assert.deepEqual(amountsInForce(modelOf(state)), [0, 1, 0]);
+  assert.deepEqual(amountsInForce(modelOf({ ...state, mode: "half-open" })), [0.5, 0.5, 0.5]);
+});
+
+Deno.test("the three paths begin and end where the paper's do", () => {
+  const [front, back, single] = pathMasks(3);
+  const of = (/** @type {{ k: number, mask: number[] }[]} */ path) =>
+    path.map(({ k, mask }) => [k, mask.join()]);
+  assert.deepEqual(of(front), [[0, ""], [1, "1"], [2, "1,2"], [3, "1,2,3"]]);
+  assert.deepEqual(of(back), [[1, "1,2,3"], [2, "2,3"], [3, "3"], [4, ""]]);
+  assert.deepEqual(of(single), [[1, "1"], [2, "2"], [3, "3"]]);
+});
+
+Deno.test("a removal takes from the logit what LOO says", () => {
+  const known = { tokens: ["[CLS]", "fine"], logit: 2.5, label: "good", maps: { loo: [0.1, 1.5] } };
+  assert.equal(
+    removalInWords(known, 1),
+    "Without “fine” the logit of good falls by 1.500, from 2.500 to 1.000.",
+  );
+  known.maps.loo[1] = -0.25;
+  assert.match(removalInWords(known, 1), /rises by 0\.250, from 2\.500 to 2\.750/);
+});
+
+Deno.test("a browser that cannot run the model is told why; one with little memory is warned", () => {
+  const able = { WebAssembly: {}, Worker: class {} };
+  assert.deepEqual(obstacle(able, 2e8), { fails: false, line: "" });
+  assert.deepEqual(obstacle({ ...able, navigator: { deviceMemory: 8 } }, 2e8).line, "");
+  const small = obstacle({ ...able, navigator: { deviceMemory: 2 } }, 2e8);
+  assert.ok(!small.fails && small.line.includes("2 GB") && small.line.includes("200 MB"));
+  const old = obstacle({ Worker: able.Worker }, 2e8);
+  assert.ok(old.fails && old.line.includes("no WebAssembly"));
+});
+
+Deno.test("signs are counted over words, and the largest of LOO with another sign is named", () => {
+  const tokens = ["[CLS]", "not", "dull", "at"], words = [false, true, true, true];
+  const maps = { loo: [-9, 1.5, 3, 0], attnlrp: [5, 1, -0.1, 2], "cp-lrp": [1, 2, 1, -1], lrp: [0, 0, 0, 0] };
+  assert.equal(
+    signsInWords(tokens, words, maps),
+    "AttnLRP has LOO's sign on 1 of 2 tokens; the strongest of the others is “dull”. " +
+      "CP-LRP has LOO's sign on every token.",
+  );
+});
+
+Deno.test("r needs three tokens that count: two always lie on a line", () => {
+  assert.ok(Math.abs(rOf([1, 2, 3], [2, 4, 6], null) - 1) < 1e-12);
+  assert.ok(Number.isNaN(rOf([1, 2], [2, 5], null)));
+  assert.ok(Number.isNaN(rOf([9, 1, 2, 9], [1, 2, 5, 1], [false, true, true, false])));
+});
+
+Deno.test("two texts share what they begin and end with, each token once", () => {
+  assert.deepEqual(shared(["a", "b", "c"], ["a", "x", "y", "c"]), [[0, 0], [2, 3]]);
+  assert.deepEqual(shared(["a", "a"], ["a", "a", "a"]), [[0, 0], [1, 1]]);
+  assert.deepEqual(shared(["a"], ["b"]), []);
+  assert.deepEqual(shared(["a", "b"], ["a", "b"]), [[0, 0], [1, 1]]);
+});
+
+/**
+ * An embedded sentence with every mask at the words.
+ * @returns {any}
+ */
+function embeddedSentence() {
+  const { steps, scale } = madeTable(), r = packed(Int16Array.from({ length: 8 }, (_, mask) => 100 * mask));
+  const word = { scores: packed(steps), scale: packed(scale), r: { all: r } };
+  const tokens = ["[CLS]", "a", "film", "[SEP]"],
+    loo = [0, 1, 2, 0],
+    maps = { "mask-gradient": [0, 1, 1, 0] };
+  const says = {
+    text: "a film",
+    target: 1,
+    label: "good",
+    logit: 2,
+    tokens,
+    special: [true, false, false, true],
+  };
+  return { ...says, loo, maps, sites: { word } };
+}
+
+Deno.test("an embedded sentence brings its ends; of another class or site the model is asked", () => {
+  const sentence = embeddedSentence(), asked = { site: "word", target: -1, layers: LAYERS };
+  const known = computedBefore(sentence, asked);
+  assert.deepEqual(known.maps.attnlrp, corner(known.table, 0, WIDTH));
+  assert.deepEqual(known.maps["cp-lrp"], corner(known.table, 7, WIDTH));
+  assert.deepEqual([known.maps.loo, known.maps["mask-gradient"]], [[0, 1, 2, 0], [0, 1, 1, 0]]);
+  assert.ok(computedBefore(sentence, { ...asked, target: 1 }), "its own class");
+  assert.equal(computedBefore(sentence, { ...asked, target: 0 }), null);
+  assert.equal(computedBefore({ ...sentence, sites: {} }, { ...asked, site: "word+position" }), null);
+  assert.equal(computedBefore({ ...sentence, sites: {} }, asked).table, null, "its maps at the words");
+  assert.equal(computedBefore({ text: "another" }, asked), null);
+});
+
+Deno.test("a typed text that is embedded is the embedded one", () => {
+  const sentences = [embeddedSentence(), { ...embeddedSentence(), text: "two" }];
+  const of = (/** @type {object} */ state) =>
+    sentenceOf(modelOf({ data: { sentences }, sentence: 1, other: "", ...state }), "text");
+  assert.equal(of({ text: "" }), sentences[1]);
+  assert.equal(of({ text: "a film" }), sentences[0]);
+  assert.deepEqual(of({ text: "mine" }), { text: "mine" });
+  assert.deepEqual(sentenceOf(modelOf({ data: { sentences }, other: "" }), "other"), { text: "" });
 });

@@ -6,9 +6,8 @@ const STATIC = new URL(Deno.args[0] ?? "../../lrp_companion/widgets/static/", im
 // As `SHARED` in `widgets/base.py` has it.
 /** @type {{ [name: string]: string[] }} */
 const SHARED = {
-  layer_toggles: ["layers"],
-  your_sentence: ["layers", "live_model"],
-  sentence_box: ["layers", "live_model"],
+  layer_toggles: ["layers", "live_model"],
+  sentence_box: ["live_model"],
 };
 
 /**

@@ -24,6 +24,7 @@ from lrp_book.front import EXAMPLES, MODEL
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.page.live_page import Live, prepare
+from lrp_companion.widgets.layer_toggles import with_live
 from lrp_companion.widgets.sentence_box import SentenceBox
 
 VARIABLE = "LRP_COMPANION_LIVE"
@@ -59,7 +60,7 @@ def stage_live(app: Sphinx) -> None:
         return
     clf, folder = load_classifier(MODEL), Path(app.doctreedir, "companion_live")
     shutil.rmtree(folder, ignore_errors=True)
-    live = prepare(clf, folder / FOLDER, list(EXAMPLES))
+    live = prepare(clf, folder / FOLDER, list(EXAMPLES), every_mask=True)
     app.companion_live = live  # type: ignore[attr-defined]
     app.config.html_static_path.append(str(folder))
 
@@ -118,8 +119,15 @@ def wake_text_boxes(app: Sphinx, doctree: nodes.document) -> None:
     for node in list(doctree.findall(nodes.raw)):
         text = node.astext()
         if place := _NO_KERNEL.search(text):
-            markup = SentenceBox(live.model, folder=folder, feeds=place[1]).page_html()
-            shown = text[: place.start()] + markup + text[place.end() :]
+            staged, before, after = (
+                {**live.model, "folder": folder},
+                text[: place.start()],
+                text[place.end() :],
+            )
+            if place[1] == "layer_flow":
+                shown = before + SentenceBox(staged).page_html() + after
+            else:  # it has a text box of its own
+                shown = with_live(before, staged) + after
             node.replace_self(nodes.raw("", shown, format="html", classes=node["classes"]))
 
 

@@ -425,13 +425,15 @@ function spreadLabels(labels, gap, top, bottom) {
 }
 
 /**
- * A text's beginning for a drop-down: word pieces joined, special tokens left out.
- * @param {Tokens} text
+ * A text's beginning for a drop-down; where only its tokens are known, word pieces joined, special ones left
+ * out.
+ * @param {Tokens & { text?: string }} of
  * @returns {string}
  */
-function beginning({ tokens, special }) {
-  const text = tokens.filter((_, i) => !special[i]).join(" ").replaceAll(" ##", "");
-  return text.length > 60 ? `${text.slice(0, 58)} …` : text;
+function beginning({ tokens, special, text }) {
+  const pieces = tokens.filter((_, i) => !special[i]).join(" ").replaceAll(" ##", "");
+  const whole = visible(text || pieces);
+  return whole.length > 60 ? `${whole.slice(0, 58)} …` : whole;
 }
 
 /**

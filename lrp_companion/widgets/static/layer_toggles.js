@@ -1,289 +1,842 @@
-// Twelve switches for embedded sentences, all masks computed before; what switches share is in `layers.js`.
+// Switches for the layers of a sentence: of embedded ones every mask was computed before; a reader's own is
+// explained by the engine of `engine/`, where a model is staged. No kernel.
 
 /**
- * @typedef {{ steps: Int8Array, scale: Float32Array, r: { [tokens: string]: Agreements },
- *   corners?: Float32Array, mixed?: Float32Array }} Table a sentence's scores under every mask, and their r
- * @typedef {{ scores: string, scale: string, r: { [tokens: string]: string }, unpacked?: Table }} Packed
- * @typedef {Tokens & { label: string, logit: number, loo: number[], sites: { [site: string]: Packed } }
- *   } Sentence
- * @typedef {{ layers: number, sites: string[], sentences: Sentence[], reduced?: boolean }} Data
- * @typedef {{ data: Data, sentence: number, mode: string, bypassed: number[], amounts: number[],
- *   site: string, tokens: string }} State
+ * `drops` is true where the tokenizer drops characters that are not seen, `multi` where several labels may
+ * hold at once, `folded` where the text box is to be opened first.
+ * @typedef {Staged & { labels: string[], longest: number, drops: boolean, multi: boolean, folded?: boolean
+ *   }} Live
+ */
+/** @typedef {{ [row: string]: number[] }} Maps */
+/**
+ * An embedded sentence; `maps` are further ones, read at the word; `sites` is empty where its masks were
+ * not computed.
+ * @typedef {Tokens & { text: string, target: number, label: string, logit: number, loo: number[], maps: Maps,
+ *   sites: { [site: string]: Packed } }} Sentence
+ */
+/**
+ * `rows` are the maps that are shown; a first look (`reduced`) is the switches and the rows alone.
+ * @typedef {{ layers: number, sites: string[], rows: string[], reduced: boolean, sentences: Sentence[],
+ *   live?: Live | null }} Data
+ */
+/**
+ * @typedef {{ data: Data, sentence: number, text: string, other: string, compare: boolean, mode: string,
+ *   bypassed: number[], amounts: number[], site: string, tokens: string, target: number, removed: number
+ *   }} State
+ */
+/** @typedef {"text" | "other"} Which of the two sentences */
+/** @typedef {{ text: string, target: number, site: string }} Asked */
+/**
+ * What is known of a sentence: maps by row, and of every mask either the table that was computed before, or
+ * what the engine has computed so far.
+ * @typedef {Tokens & Asked & { label: string, logit: number, says: string, maps: Maps, table: Table | null,
+ *   engine: boolean, byMask: Map<number, number[]>, masks: Float32Array | null, r: Float64Array | null
+ *   }} Known
  */
 
-const LACKS = -32768; // r goes in 32767 steps; this one stands for an undefined r
+const LONGEST = 2000; // characters that the address keeps
+const MOST_LAYERS = 12; // of which all masks are computed in a page
+const FEW = "r needs three tokens that count.";
+const HIDDEN_CHARACTERS = /[^\P{Cc}\t\n\r]|\p{Cf}/gu;
+/** @type {{ [row: string]: string }} */
+const ROWS = {
+  loo: "LOO",
+  lrp: "LRP with the layers as switched",
+  attnlrp: "AttnLRP",
+  "cp-lrp": "CP-LRP",
+  "mask-gradient": "Mask gradient",
+};
 
 /**
- * A sentence's table for one site, unpacked when it is first looked at and kept.
- * @param {Sentence} sentence
- * @param {string} site
- * @returns {Table}
- */
-function unpack(sentence, site) {
-  const packed = sentence.sites[site];
-  packed.unpacked ??= {
-    steps: numbers(packed.scores, Int8Array),
-    scale: numbers(packed.scale, Float32Array),
-    r: Object.fromEntries(Object.entries(packed.r).map(([tokens, text]) => [tokens, agreements(text)])),
-  };
-  return packed.unpacked;
-}
-
-/**
- * The r of every mask from base64.
+ * A text without characters that are not seen, where the tokenizer drops them, too; white space as spaces.
  * @param {string} text
- * @returns {Agreements}
+ * @param {boolean} [drops] whether the tokenizer does that; else only a blank text becomes empty
+ * @returns {string}
  */
-function agreements(text) {
-  return counted(
-    Float64Array.from(numbers(text, Int16Array), (step) => (step === LACKS ? NaN : step / 32767)),
-  );
+function tidy(text, drops = true) {
+  if (!drops) return text.trim() ? text : "";
+  return text.replace(HIDDEN_CHARACTERS, "").replace(/\s+/gu, " ").trim();
 }
 
 /**
- * Scores under one mask.
- * @param {Table} table
- * @param {number} mask
- * @param {number} width how many tokens
- * @returns {number[]}
- */
-function corner({ steps, scale }, mask, width) {
-  return Array.from({ length: width }, (_, i) => (steps[mask * width + i] * scale[mask]) / 127);
-}
-
-/**
- * Scores with half-open layers: the mixture of all corners, exact because relevance is linear in each layer's
- * amount, as in `schema.py`.
- * @param {Table} table
- * @param {number[]} amounts per layer, from 0 to 1
- * @param {number} width how many tokens
- * @returns {number[]}
- */
-function mixture(table, amounts, width) {
-  const { steps, scale } = table;
-  table.corners ??= Float32Array.from(steps, (step, at) => (step * scale[Math.floor(at / width)]) / 127);
-  table.mixed ??= new Float32Array(steps.length / 2);
-  const { mixed } = table;
-  let from = table.corners, rows = scale.length;
-  for (const amount of amounts) { // bit 0 is layer 1: neighbours first; a row is written after it was read
-    rows /= 2;
-    for (let row = 0; row < rows; row++) {
-      const to = row * width, open = 2 * to, bypassed = open + width;
-      for (let i = 0; i < width; i++) {
-        mixed[to + i] = (1 - amount) * from[open + i] + amount * from[bypassed + i];
-      }
-    }
-    from = mixed;
-  }
-  return Array.from(mixed.subarray(0, width));
-}
-
-/**
- * @param {"sentence" | "mode" | "bypassed" | "amounts" | "site" | "tokens"} key
- * @param {number | string | number[]} value
+ * @param {keyof State & string} key
+ * @param {Linked} value
  * @param {Model<State>} model
  * @returns {boolean}
  */
 function accept(key, value, model) {
-  const data = model.get("data");
-  return key === "sentence" ? isPlace(value, data.sentences.length) : acceptsLayered(key, value, data);
+  const data = model.get("data"), { live, sentences } = data;
+  if (key === "sentence") return isPlace(value, sentences.length);
+  if (key === "removed") {
+    const most = Math.max(live?.longest ?? 0, ...sentences.map(({ tokens }) => tokens.length));
+    return isPlace(Number(value) + 1, most + 1);
+  }
+  if (!["text", "other", "compare", "target"].includes(key)) {
+    return acceptsLayered(key, /** @type {number} */ (value), data);
+  }
+  if (!live) return false; // they need a model in the page
+  if (key === "compare") return typeof value === "boolean";
+  if (key === "target") return isPlace(Number(value) + 1, live.labels.length + 1);
+  const text = String(value);
+  return text.length <= LONGEST && text === tidy(text, live.drops);
 }
 
 /**
- * Sentence, site, tokens and kind of switch; `show()` marks what is in force.
+ * How much each layer is bypassed, whichever kind of switch is in force.
  * @param {Model<State>} model
- * @returns {{ sentence: HTMLElement, options: HTMLElement[], show: () => void }}
+ * @returns {number[]}
  */
-function choices(model) {
-  const { sentences } = model.get("data"), options = layerOptions(model);
-  const sentence = dropdown("Sentence", sentences.map(beginning), (place) => put(model, { sentence: place }));
-  const show = () => {
-    sentence.show(model.get("sentence"));
-    options.show();
+function amountsInForce(model) {
+  if (model.get("mode") === "half-open") return model.get("amounts");
+  return range(1, model.get("data").layers).map((layer) => Number(model.get("bypassed").includes(layer)));
+}
+
+/**
+ * What the box of the first or second sentence stands for: an embedded one, or a text.
+ * @param {Model<State>} model
+ * @param {Which} key
+ * @returns {Sentence | { text: string }}
+ */
+function sentenceOf(model, key) {
+  const { sentences } = model.get("data"), text = model.get(key);
+  if (key === "text" && !text) return sentences[model.get("sentence")] ?? { text };
+  return sentences.find((one) => text && one.text === text) ?? { text };
+}
+
+/**
+ * What was computed of an embedded sentence before; null where that does not hold what is asked for.
+ * @param {Sentence | { text: string }} sentence
+ * @param {{ site: string, target: number, layers: number }} asked a target below 0 is the predicted class
+ * @returns {Known | null}
+ */
+function computedBefore(sentence, { site, target, layers }) {
+  if (!("loo" in sentence) || (target >= 0 && target !== sentence.target)) return null;
+  const packed = sentence.sites[site], table = packed ? unpack(packed) : null;
+  if (!table && site !== "word") return null;
+  const { tokens, special, text, label, logit, loo } = sentence, width = tokens.length;
+  const ends = table && { attnlrp: corner(table, 0, width), "cp-lrp": corner(table, 2 ** layers - 1, width) };
+  return {
+    ...{ tokens, special, text, label, logit, site, table, engine: false, target: sentence.target },
+    says: `Explained: the logit of ${label}, ${say(logit)}.`,
+    maps: { ...sentence.maps, ...ends, loo },
+    ...{ byMask: new Map(), masks: null, r: null },
   };
-  return { sentence: sentence.node, options: options.nodes, show };
 }
 
 /**
- * Buttons for masks with a name, and the paths that the paper walks; `show()` presses the button that holds.
- * @param {Model<State>} model
- * @returns {{ node: HTMLElement, show: () => void }}
+ * What a removal does to the logit, in words.
+ * @param {Known} known
+ * @param {number} place
+ * @returns {string}
  */
-function shortcuts(model) {
-  const { layers, sentences } = model.get("data"), every = range(1, layers);
-  let path = PATHS[0];
-  const walk = () => setMask(model, path.layers(Number(step.value), layers));
-  const step = h("input", { type: "range", min: 1, max: layers, value: 1, "aria-label": "k", oninput: walk });
-  const paths = dropdown("Path", PATHS.map(({ name }) => name), (place) => {
-    path = PATHS[place];
-    walk();
+function removalInWords({ tokens, logit: before, label, maps }, place) {
+  const change = -maps.loo[place];
+  return `Without “${tokens[place]}” the logit of ${label} ${change < 0 ? "falls" : "rises"} by ` +
+    `${say(Math.abs(change), 3)}, from ${say(before, 3)} to ${say(before + change, 3)}.`;
+}
+
+/**
+ * On how many tokens each rule has LOO's sign, and which one of another sign has most of LOO.
+ * @param {string[]} tokens
+ * @param {boolean[]} words which tokens are words
+ * @param {{ [row: string]: number[] }} maps
+ * @returns {string}
+ */
+function signsInWords(tokens, words, { loo, ...maps }) {
+  const places = tokens.map((_, i) => i).filter((i) => words[i] && loo[i]);
+  const says = ["attnlrp", "cp-lrp"].filter((name) => maps[name]).map((name) => {
+    const other = places.filter((i) => loo[i] * maps[name][i] <= 0);
+    const [most] = other.sort((a, b) => Math.abs(loo[b]) - Math.abs(loo[a]));
+    if (!other.length) return `${ROWS[name]} has LOO's sign on every token.`;
+    const count = `${places.length - other.length} of ${places.length} tokens`;
+    return `${ROWS[name]} has LOO's sign on ${count}; the strongest of the others is “${tokens[most]}”.`;
   });
-  const best = () => {
-    const table = unpack(sentences[model.get("sentence")], model.get("site"));
-    const mask = bestMask(table.r[model.get("tokens")].all);
-    setMask(model, every.filter((layer) => mask & maskOf([layer])));
-  };
-  const ends = endButtons(model);
-  const buttons = [
-    ...ends.buttons,
-    h("button", { type: "button", class: "lrp-best", onclick: best }, "Best for this sentence"),
-  ];
-  const node = h("div", { class: "lrp-controls" }, buttons, paths.node, h("label", {}, "k ", step));
-  return { node, show: ends.show };
+  return says.join(" ");
 }
 
 /**
- * What the state in force gives: scores, their r with LOO and its rank among all masks.
- * @param {Model<State>} model
- * @returns {{ sentence: Sentence, agreements: Agreements, scores: number[], r: number, rank: number,
- *   says: string, ranked: string }}
+ * The tokens that two texts share at their beginning and end, as places in both.
+ * @param {string[]} a
+ * @param {string[]} b
+ * @returns {[number, number][]}
  */
-function inForce(model) {
-  const { layers, sentences } = model.get("data"), sentence = sentences[model.get("sentence")];
-  const tokens = model.get("tokens"),
-    bypassed = model.get("bypassed"),
-    open = model.get("mode") === "half-open";
-  const table = unpack(sentence, model.get("site")), agreements = table.r[tokens];
-  const width = sentence.tokens.length, mask = maskOf(bypassed);
-  const keep = tokens === "all" ? null : sentence.special.map((special) => !special);
-  const scores = open ? mixture(table, model.get("amounts"), width) : corner(table, mask, width);
-  const r = open ? pearson(scores, sentence.loo, keep) : agreements.all[mask];
-  const rank = above(agreements.sorted, r) + 1;
-  const says = open ? "half-open layers" : inWords(bypassed, layers);
-  return { sentence, agreements, scores, r, rank, says, ranked: rankInWords(r, rank, 2 ** layers, open) };
+function shared(a, b) {
+  const most = Math.min(a.length, b.length);
+  let head = 0, tail = 0;
+  while (head < most && a[head] === b[head]) head++;
+  while (tail < most - head && a.at(-1 - tail) === b.at(-1 - tail)) tail++;
+  const ends = range(1, tail).map((k) => [a.length - k, b.length - k]);
+  return /** @type {[number, number][]} */ ([...range(0, head - 1).map((i) => [i, i]), ...ends.reverse()]);
 }
 
 /**
- * The row of the explanation above that of LOO; `paint` remakes both for another sentence.
- * @returns {{ nodes: HTMLElement[], paint: (sentence: Sentence, scores: number[]) => void }}
+ * The second sentence's scores minus the first one's, at the words that both have.
+ * @param {Panel} first
+ * @param {Panel} second
+ * @returns {HTMLElement[]}
  */
-function tokenRows() {
-  const explanation = h("div", {}), reference = h("div", {});
-  const title = h("p", { class: "lrp-quiet" }, "LOO, the drop in the logit when each token is removed:");
-  /** @type {Sentence | null} */
-  let shown = null;
-  let row = tokenRow([], [], "");
-  /** @param {Sentence} sentence @param {number[]} scores */
-  const paint = (sentence, scores) => {
-    if (shown !== sentence) {
-      shown = sentence;
-      row = tokenRow(sentence.tokens, sentence.special, "Relevance of each token");
-      const loo = tokenRow(sentence.tokens, sentence.special, "LOO of each token");
-      loo.paint(sentence.loo);
-      explanation.replaceChildren(row.node);
-      reference.replaceChildren(loo.node);
+function differences(first, second) {
+  const { known: a } = first, { known: b } = second;
+  if (!a || !b) return [];
+  if (a.target !== b.target) {
+    const both = `${a.label} and ${b.label}`;
+    const says = `No difference: the two are explained for ${both}. Choose one class above.`;
+    return [h("p", { class: "lrp-quiet" }, says)];
+  }
+  const pairs = shared(a.tokens, b.tokens).filter(([, j]) => !b.special[j]);
+  const rows = ["loo", "lrp"].filter((name) => pairs.length && a.maps[name] && b.maps[name]);
+  return rows.flatMap((name) => {
+    const row = tokenRow(pairs.map(([, j]) => b.tokens[j]), pairs.map(() => false), ROWS[name]);
+    const change = pairs.map(([i, j]) => b.maps[name][j] - a.maps[name][i]);
+    row.paint(change, pairs.map(([, j]) => b.maps[name][j])); // as strong as on the row above
+    const title = h("p", { class: "lrp-row-title" }, `Second minus first, what both have: ${ROWS[name]}`);
+    return [title, row.node];
+  });
+}
+
+/** One sentence with all that is shown of it. */
+class Panel {
+  /**
+   * @param {Model<State>} model
+   * @param {Which} key
+   * @param {(text: string) => void} speak
+   */
+  constructor(model, key, speak) {
+    this.model = model;
+    this.key = key;
+    this.speak = speak;
+    /** @type {Companion | null} */
+    this.companion = null;
+    this.round = new AbortController(); // of everything asked about the sentence in force
+    this.turn = new AbortController(); // of the switches in force
+    this.filling = new AbortController(); // of all masks
+    /** @type {Known | null} */
+    this.known = null;
+    this.removed = -1;
+    this.status = h("p", { class: "lrp-quiet", role: "status" });
+    this.waits = h("p", { class: "lrp-shared", hidden: true });
+    this.head = h("p", { class: "lrp-readout" });
+    this.rows = h("div", {});
+    this.signs = h("p", { class: "lrp-readout" });
+    this.removal = h("p", { class: "lrp-readout", "aria-live": "polite" });
+    this.painted = () => {};
+    /** @type {{ [row: string]: { title: HTMLElement, row: ReturnType<typeof tokenRow> } }} */
+    this.drawn = {};
+    const { layers, reduced } = model.get("data");
+    this.chart = pathChart(layers);
+    this.bars = histogram();
+    this.result = h("p", { class: "lrp-readout lrp-result" });
+    this.figures = h("div", { class: "lrp-figures" }, this.maskFigure(), this.pathFigure());
+    this.node = h("section", { "aria-label": key === "text" ? "Explanation" : "Second explanation" });
+    this.node.append(this.status, this.waits, this.head, this.rows);
+    if (!reduced) this.node.append(this.signs, this.result, this.figures);
+    this.renew();
+  }
+
+  /**
+   * Make empty rows for the sentence in force.
+   * @returns {void}
+   */
+  renew() {
+    const { known } = this;
+    this.drawn = {};
+    this.node.classList.toggle("lrp-empty", !known);
+    this.removal.textContent = "Click a token of LOO, or press Enter on it, to remove it.";
+    this.removed = -1;
+    if (!known) return this.rows.replaceChildren();
+    for (const row of this.model.get("data").rows) {
+      if (!known.engine && !known.table && !known.maps[row]) continue; // nobody will compute it
+      const title = h("p", { class: "lrp-row-title" });
+      this.drawn[row] = { title, row: tokenRow(known.tokens, known.special, ROWS[row]) };
     }
-    row.paint(scores);
-  };
-  return { nodes: [explanation, title, reference], paint };
+    const loo = this.drawn.loo.row.node, own = this.key === "text";
+    if (own) this.removed = this.model.get("removed");
+    const pick = (/** @type {Event} */ event) => {
+      const item = /** @type {Element} */ (event.target).closest("li");
+      if (!item || !this.known?.maps.loo) return;
+      this.removed = [...loo.children].indexOf(item);
+      if (own) put(this.model, { removed: this.removed });
+      this.paintRemoval();
+    };
+    loo.addEventListener("click", pick);
+    loo.addEventListener("keydown", (event) => event.key === "Enter" && pick(event));
+    this.rows.replaceChildren(...Object.values(this.drawn).flatMap(({ title, row }) => [title, row.node]));
+    loo.after(this.removal);
+  }
+
+  /** @returns {HTMLElement} */
+  pathFigure() {
+    const caption =
+      "r with LOO along the paper's three paths: layers 1 to k bypassed, layers k to the last, " +
+      "layer k alone; dashed: the layers as switched";
+    return h("figure", {}, this.chart.node, h("figcaption", { class: "lrp-quiet" }, caption));
+  }
+
+  /** @returns {HTMLElement} */
+  maskFigure() {
+    const { layers } = this.model.get("data"), count = (2 ** layers).toLocaleString("en");
+    if (layers > MOST_LAYERS) {
+      return h("p", { class: "lrp-quiet" }, `${layers} layers have too many masks to try them all.`);
+    }
+    const fill = () => this.fill();
+    this.go = h("button", { type: "button", onclick: fill }, `All ${count} masks`);
+    this.halt = h("button", { type: "button", hidden: true, onclick: () => this.filling.abort() }, "Stop");
+    const best = { type: /** @type {const} */ ("button"), class: "lrp-best", hidden: true };
+    this.best = h("button", { ...best, onclick: () => this.choose() }, "Best mask");
+    this.bar = h("progress", { max: 2 ** layers, value: 0, hidden: true, "aria-label": "Masks computed" });
+    const controls = h("div", { class: "lrp-controls" }, this.go, this.bar, this.halt, this.best);
+    const text = "distribution of r over the masks of this sentence; A is AttnLRP, C is CP-LRP";
+    const caption = h("figcaption", { class: "lrp-quiet" }, text);
+    this.histogram = h("figure", { hidden: true }, this.bars.node, caption);
+    return h("div", {}, controls, this.histogram);
+  }
+
+  /**
+   * Explain the sentence in force, from what was computed before or by the model in the page.
+   * @returns {Promise<void>}
+   */
+  async explain() {
+    this.stop();
+    const { model, companion } = this, { layers } = model.get("data"), sentence = sentenceOf(model, this.key);
+    const asked = { text: sentence.text, target: model.get("target"), site: model.get("site") };
+    const before = computedBefore(sentence, { ...asked, layers });
+    if (before && (before.table || !companion)) {
+      this.known = before;
+      this.status.textContent = "";
+      this.renew();
+      await this.switched();
+    } else if (companion && asked.text) await this.ask(companion, asked);
+    else {
+      this.known = null;
+      this.renew();
+      this.wait();
+      this.painted();
+    }
+  }
+
+  /**
+   * Say what the model is to be loaded for, where it is.
+   * @returns {void}
+   */
+  wait() {
+    const { known, model, companion } = this, { live, layers } = model.get("data");
+    const { text } = sentenceOf(model, this.key), open = model.get("mode") === "half-open";
+    const turned = open || model.get("bypassed").length > 0, lacks = known ? !known.table && turned : text;
+    this.waits.hidden = !live || Boolean(companion) || !lacks;
+    const switches = open ? "half-open layers" : inWords(model.get("bypassed"), layers);
+    this.waits.textContent = `“${visible(text)}”, ${switches}. Load the model to see its maps.`;
+  }
+
+  /**
+   * Ask the model; what does not change with the site is kept.
+   * @param {Companion} companion
+   * @param {Asked} asked
+   * @returns {Promise<void>}
+   */
+  async ask(companion, asked) {
+    const { signal } = this.round = new AbortController(), { labels, multi } = this.live();
+    const how = { site: /** @type {any} */ (asked.site), target: asked.target < 0 ? null : asked.target };
+    const ask = (/** @type {any} */ method, /** @type {any} */ onProgress) =>
+      companion.explain(asked.text, { ...how, method, signal, onProgress });
+    this.waits.hidden = true;
+    this.status.textContent = "Computing";
+    try {
+      const first = await ask("attnlrp", undefined), { known } = this, { target, logits, special } = first;
+      const same = known?.engine && known.text === asked.text && known.target === target;
+      const label = labels[target], predicted = labels[logits.indexOf(Math.max(...logits))];
+      const all = logits.map((logit, i) => `${labels[i]} ${say(logit)}`).join(", ");
+      const says = `${multi ? "Largest logit" : "Predicted"}: ${predicted}. Logits: ${all}; ` +
+        `explained: the logit of ${label}.`;
+      /** @type {Maps} */
+      const maps = same ? { loo: known.maps.loo, "mask-gradient": known.maps["mask-gradient"] } : {};
+      maps.attnlrp = first.scores;
+      const now = this.known = {
+        ...{ ...asked, target, special, label, says, maps, logit: logits[target] },
+        ...{ tokens: first.tokens.map(visible), table: null, engine: true },
+        ...{ byMask: new Map(), masks: null, r: null },
+      };
+      if (!same) this.renew();
+      this.paint();
+      await this.complete(now, ask);
+      this.status.textContent = "";
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  /**
+   * What is known of the model that may be loaded.
+   * @returns {Live}
+   */
+  live() {
+    return /** @type {Live} */ (this.model.get("data").live);
+  }
+
+  /**
+   * The other maps of a sentence, then the paths.
+   * @param {Known} known
+   * @param {(method: string, onProgress?: any) => Promise<EngineMap>} ask
+   * @returns {Promise<void>}
+   */
+  async complete(known, ask) {
+    known.maps["cp-lrp"] = (await ask("cp-lrp")).scores;
+    await this.switched();
+    if (this.drawn["mask-gradient"]) known.maps["mask-gradient"] ??= (await ask("mask-gradient")).scores;
+    this.paint();
+    const count = known.tokens.length;
+    known.maps.loo ??= (await ask("loo", (/** @type {{ done: number }} */ { done }) => {
+      this.status.textContent = `LOO: ${done} of ${count} removals`;
+    })).scores;
+    this.status.textContent = "Computing the three paths";
+    this.paint();
+    const start = visible([...known.text].slice(0, 30).join(""));
+    this.speak(`Explained “${start}”. ${this.head.textContent} ${this.summary()}`);
+    const ends = [0, 2 ** this.model.get("data").layers - 1];
+    known.byMask.set(ends[0], known.maps.attnlrp).set(ends[1], known.maps["cp-lrp"]);
+    for (const { mask } of pathMasks(this.model.get("data").layers).flat()) {
+      const number = maskOf(mask);
+      if (known.byMask.has(number)) continue;
+      known.byMask.set(number, await this.lrp(known, { bypass: mask }, this.round.signal));
+      this.paintPaths();
+    }
+  }
+
+  /**
+   * LRP of the sentence with some layers bypassed.
+   * @param {Known} known
+   * @param {{ bypass: number[] } | { amounts: number[] }} layers
+   * @param {AbortSignal} signal
+   * @returns {Promise<number[]>}
+   */
+  async lrp({ text, target, site }, layers, signal) {
+    const how = { method: /** @type {const} */ ("lrp"), target, site: /** @type {any} */ (site), signal };
+    const companion = /** @type {Companion} */ (this.companion);
+    return (await companion.explain(text, { ...how, ...layers })).scores;
+  }
+
+  /**
+   * The row of the switches; the last turn wins.
+   * @returns {Promise<void>}
+   */
+  async switched() {
+    const { known, model } = this;
+    this.wait();
+    if (!known) return;
+    if (!known.engine) {
+      const { table, tokens } = known, open = model.get("mode") === "half-open", width = tokens.length;
+      if (table && open) known.maps.lrp = mixture(table, model.get("amounts"), width);
+      else if (table) known.maps.lrp = corner(table, maskOf(model.get("bypassed")), width);
+      this.paint();
+      return this.speak(this.summary());
+    }
+    this.turn.abort();
+    const { signal } = this.turn = new AbortController();
+    try {
+      known.maps.lrp = await this.lrp(known, { amounts: amountsInForce(model) }, signal);
+      if (known === this.known && !signal.aborted) this.paint();
+      if (known.maps.loo) this.speak(this.summary());
+    } catch (error) {
+      this.fail(error);
+    }
+  }
+
+  /**
+   * Show what went wrong; what was only stopped is no error.
+   * @param {unknown} error
+   * @returns {void}
+   */
+  fail(error) {
+    const { name, message } = /** @type {Error} */ (error);
+    if (name === "AbortError") return;
+    this.known = null;
+    this.renew();
+    this.head.textContent = "";
+    this.status.textContent = visible(message);
+  }
+
+  /**
+   * r with LOO of scores, over the tokens that count.
+   * @param {ArrayLike<number> | undefined} scores
+   * @returns {number}
+   */
+  r(scores) {
+    const { known } = this;
+    if (!known?.maps.loo || !scores) return NaN;
+    const keep = this.model.get("tokens") === "all" ? null : known.special.map((special) => !special);
+    return rOf(scores, known.maps.loo, keep);
+  }
+
+  /**
+   * r with LOO of a mask: of the table, whose r is that of unrounded scores, or of its scores.
+   * @param {number} mask
+   * @returns {number}
+   */
+  rOfMask(mask) {
+    const { known } = this;
+    return known?.table?.r[this.model.get("tokens")].all[mask] ?? this.r(known?.byMask.get(mask));
+  }
+
+  /**
+   * r with LOO of a row.
+   * @param {string} row
+   * @returns {number}
+   */
+  rOfRow(row) {
+    const { model, known } = this, open = model.get("mode") === "half-open";
+    /** @type {{ [row: string]: number }} */
+    const masks = { attnlrp: 0, "cp-lrp": 2 ** model.get("data").layers - 1 };
+    if (!open) masks.lrp = maskOf(model.get("bypassed"));
+    return known?.table && row in masks ? this.rOfMask(masks[row]) : this.r(known?.maps[row]);
+  }
+
+  /** @returns {string} */
+  summary() {
+    const layers = this.model.get("data").layers, open = this.model.get("mode") === "half-open";
+    const says = open ? "half-open layers" : inWords(this.model.get("bypassed"), layers);
+    const { rank } = this.result.dataset, place = rank ? `, ${this.result.lastChild?.textContent}` : "";
+    return `${says}: r with LOO ${say(this.rOfRow("lrp"))}${place}`;
+  }
+
+  /** @returns {void} */
+  paint() {
+    const { known } = this, { live } = this.model.get("data");
+    if (!known) return;
+    const before = live && !known.engine ? " Computed when this page was made, with unrounded weights." : "";
+    this.head.textContent = known.says + before;
+    const over = this.model.get("tokens") === "all" ? "all tokens" : "words only";
+    for (const [row, { title, row: tokens }] of Object.entries(this.drawn)) {
+      const scores = known.maps[row], r = this.rOfRow(row), ready = scores && known.maps.loo;
+      if (scores) tokens.paint(scores);
+      const says = row === "loo"
+        ? ": what the logit loses without the token"
+        : ` r with LOO, ${over} ${ready ? say(r) : "…"}`;
+      title.replaceChildren(ROWS[row], h("span", {}, says));
+      title.dataset.r = row === "loo" || !ready ? "" : String(r);
+    }
+    const words = known.special.map((special) => !special);
+    const few = Number.isFinite(this.rOfRow("attnlrp")) ? "" : ` ${FEW}`;
+    this.signs.textContent = known.maps.loo ? signsInWords(known.tokens, words, known.maps) + few : "";
+    this.paintRemoval();
+    this.figures.hidden = this.result.hidden = !known.engine && !known.table;
+    this.paintPaths();
+    this.paintMasks();
+    this.painted();
+  }
+
+  /** @returns {void} */
+  paintPaths() {
+    if (!this.known?.maps.loo || this.figures.hidden) return;
+    const series = pathMasks(this.model.get("data").layers).map((path) =>
+      path.map(({ k, mask }) => ({ k, r: this.rOfMask(maskOf(mask)) }))
+    );
+    this.chart.paint(series, this.rOfRow("lrp"));
+  }
+
+  /**
+   * r of every mask for the tokens that count now, where it is known of any.
+   * @returns {Agreements | null}
+   */
+  agreements() {
+    const { known } = this;
+    if (known?.table) return known.table.r[this.model.get("tokens")];
+    if (!known?.masks) return known?.r ? counted(known.r) : null;
+    const { masks, tokens } = known, width = tokens.length;
+    return counted(Float64Array.from(
+      { length: masks.length / width },
+      (_, k) => this.r(masks.subarray(k * width, (k + 1) * width)),
+    ));
+  }
+
+  /** @returns {void} */
+  paintMasks() {
+    const agreements = this.agreements(), r = this.rOfRow("lrp");
+    const done = Boolean(this.known?.masks || this.known?.table);
+    const ranked = done && agreements ? this.rank(agreements, r) : "";
+    this.result.replaceChildren(
+      h("span", {}, "r with LOO"),
+      h("strong", {}, this.known?.maps.lrp && this.known.maps.loo ? say(r) : "…"),
+      h("span", {}, ranked),
+    );
+    this.result.dataset.r = String(r);
+    if (!this.histogram || !this.best || !this.go || !this.bar) return;
+    this.histogram.hidden = !agreements;
+    this.best.hidden = !done;
+    this.go.hidden = Boolean(this.known?.table) || !this.bar.hidden;
+    if (!agreements) return;
+    const { sorted } = agreements, [lowest, highest] = [sorted[0], sorted.at(-1) ?? NaN].map((x) => say(x));
+    const range = `Histogram of r with LOO over masks, from ${lowest} to ${highest}`;
+    const place = ranked ? `, ${ranked}` : "";
+    this.bars.paint(agreements, r, `${range}; as switched ${say(r)}${place}`);
+  }
+
+  /**
+   * The place of the layers as switched among all masks, in words.
+   * @param {Agreements} agreements
+   * @param {number} r
+   * @returns {string}
+   */
+  rank({ all, sorted }, r) {
+    const rank = above(sorted, r) + 1;
+    this.result.dataset.rank = String(rank);
+    return rankInWords(r, rank, all.length, this.model.get("mode") === "half-open");
+  }
+
+  /**
+   * Compute all masks in the background.
+   * @returns {Promise<void>}
+   */
+  async fill() {
+    const { known, companion, bar, go, halt } = this;
+    if (!known?.engine || !companion || !bar || !go || !halt) return;
+    if (known.maps.loo && !Number.isFinite(this.r(known.maps.attnlrp))) return this.speak(FEW);
+    const { signal } = this.filling = new AbortController(), { text, target, site } = known;
+    const show = (/** @type {boolean} */ running) => {
+      bar.hidden = !running;
+      if (running) putInPlace(go, halt);
+      else putInPlace(halt, go);
+    };
+    bar.value = 0;
+    show(true);
+    this.speak(`Computing ${bar.max.toLocaleString("en")} masks.`);
+    const r = known.r = new Float64Array(bar.max).fill(NaN);
+    const onProgress = (/** @type {{ numbers?: number[], r?: number[] }} */ step) => {
+      (step.numbers ?? []).forEach((mask, k) => {
+        r[mask] = (step.r ?? [])[k];
+      });
+      if (step.numbers) bar.value += step.numbers.length;
+      if (known === this.known && !signal.aborted) this.paintMasks();
+    };
+    const all = this.model.get("tokens") === "all";
+    try {
+      const how = { target, site: /** @type {any} */ (site), all, signal, onProgress };
+      const { masks } = await companion.masks(text, how);
+      if (!signal.aborted) known.masks = masks;
+      if (known === this.known) this.paintMasks();
+    } catch (error) {
+      if (known === this.known) this.fail(error);
+    }
+    show(false);
+    if (known === this.known) {
+      this.speak(known.masks ? `All masks. ${this.result.lastChild?.textContent}` : "Stopped.");
+    }
+  }
+
+  /**
+   * Switch the layers of the mask that agrees best.
+   * @returns {void}
+   */
+  choose() {
+    const agreements = this.agreements();
+    if (!agreements) return;
+    const mask = bestMask(agreements.all);
+    put(this.model, { mode: "switches" });
+    setMask(this.model, range(1, this.model.get("data").layers).filter((layer) => mask & maskOf([layer])));
+  }
+
+  /**
+   * Say what the removal of a token does, where one was chosen.
+   * @returns {void}
+   */
+  paintRemoval() {
+    const { known, removed: place } = this;
+    if (!known?.maps.loo || !(known.tokens.length > place && place >= 0)) return;
+    this.removal.textContent = removalInWords(known, place);
+    [...this.drawn.loo.row.node.children].forEach((item, i) => {
+      item.toggleAttribute("data-removed", i === place);
+    });
+  }
+
+  /**
+   * Stop what runs.
+   * @returns {void}
+   */
+  stop() {
+    for (const control of [this.round, this.turn, this.filling]) control.abort();
+  }
 }
 
 /**
- * Lay the widget out for its sentences.
+ * A box for a sentence; Enter explains it. What is typed stays until the sentence in force changes.
+ * @param {Model<State>} model
+ * @param {Which} key
+ * @param {() => boolean} loaded
+ * @param {() => void} explain
+ * @returns {{ node: HTMLElement, take: () => void, show: () => void }}
+ */
+function sentenceBox(model, key, loaded, explain) {
+  const { sentences, live } = model.get("data"),
+    drops = live?.drops,
+    name = key === "text" ? "Your sentence" : "Second sentence";
+  const said = h("p", { role: "alert", class: "lrp-refused" });
+  const box = h("textarea", { "aria-label": name, name: key });
+  box.rows = 2;
+  /** @type {string | null} */
+  let inForce = null;
+  const take = () => {
+    const text = tidy(box.value, drops);
+    const long = `This text has ${text.length.toLocaleString("en")} characters; ` +
+      `the limit is ${LONGEST.toLocaleString("en")}. Shorten it.`;
+    said.textContent = text.length > LONGEST ? long : text ? "" : "Type at least one word.";
+    if (said.textContent) return;
+    const place = sentences.findIndex((one) => one.text === text);
+    if (!loaded() && place < 0) said.textContent = "Now press “Load the model”.";
+    if (text === sentenceOf(model, key).text) return;
+    if (key === "other") put(model, { other: text });
+    else put(model, { removed: -1, ...(place < 0 ? { text } : { text: "", sentence: place }) });
+  };
+  box.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    explain();
+  });
+  const button = h("button", { type: "button", onclick: explain }, "Explain");
+  const show = () => {
+    const { text } = sentenceOf(model, key);
+    if (text !== inForce && tidy(box.value, drops) !== text) box.value = text;
+    inForce = text;
+    if (loaded()) said.textContent = "";
+  };
+  const node = h("div", { class: "lrp-sentence-box" }, h("label", {}, name, box), button, said);
+  return { node, take, show };
+}
+
+/**
+ * What stands above the explanations: the choice of a sentence, and where a model is staged boxes for texts.
+ * @param {Model<State>} model
+ * @param {() => boolean} loaded
+ * @returns {{ line: HTMLElement, own: HTMLElement[], take: () => void, show: () => void }} `take` reads what
+ *   was typed
+ */
+function sentenceChoice(model, loaded) {
+  const { sentences, live } = model.get("data"), own = live ? ["your own"] : [];
+  const take = () => {
+    first.take();
+    if (model.get("compare")) second.take();
+  };
+  const first = sentenceBox(model, "text", loaded, take), second = sentenceBox(model, "other", loaded, take);
+  const chosen = dropdown("Sentence", [...sentences.map(beginning), ...own], (place) => {
+    if (place < sentences.length) put(model, { removed: -1, text: "", sentence: place });
+    else {
+      const folded = first.node.closest("details");
+      if (folded) folded.open = true;
+      first.node.querySelector("textarea")?.select();
+    }
+  });
+  const check = h("input", { type: "checkbox", onchange: () => put(model, { compare: check.checked }) });
+  const compare = h("label", {}, check, " Compare with a second sentence");
+  const show = () => {
+    const here = sentenceOf(model, "text"),
+      place = "loo" in here ? sentences.indexOf(here) : sentences.length;
+    chosen.show(place);
+    check.checked = model.get("compare");
+    second.node.hidden = !check.checked;
+    first.show();
+    second.show();
+  };
+  const boxes = h("div", { class: "lrp-side-by-side" }, first.node, second.node);
+  const choose = sentences.length + own.length > 1 ? [chosen.node] : [];
+  const line = h("div", { class: "lrp-controls" }, choose);
+  return { line, own: live ? [boxes, h("div", { class: "lrp-controls" }, compare)] : [], take, show };
+}
+
+/**
+ * What needs a model in the page, folded away where the page is about something else and no link leads here.
+ * @param {Model<State>} model
+ * @param {Child[]} own
+ * @returns {HTMLElement}
+ */
+function ownText(model, own) {
+  if (!model.get("data").live?.folded) return h("div", {}, ...own);
+  return h("details", { class: "lrp-own" }, h("summary", {}, "A sentence of your own"), ...own);
+}
+
+/**
+ * Switches and options for the layers, and the class that is explained.
+ * @param {Model<State>} model
+ * @returns {{ node: HTMLElement, show: (loaded: boolean) => void }}
+ */
+function controls(model) {
+  const { live, reduced } = model.get("data"), bank = switchBank(model), sliders = mixer(model);
+  const ends = endButtons(model), options = layerOptions(model);
+  const [attnlrp, cpLrp] = ends.buttons;
+  const classes = dropdown(
+    "Explain the logit of",
+    ["the predicted class", ...(live?.labels ?? [])],
+    (place) => {
+      put(model, { target: place - 1 });
+    },
+  );
+  const show = (/** @type {boolean} */ loaded) => {
+    for (const part of [bank, sliders, ends, options]) part.show();
+    classes.show(model.get("target") + 1);
+    classes.node.hidden = !loaded;
+  };
+  const line = (/** @type {Child[]} */ ...parts) => h("div", { class: "lrp-controls" }, ...parts);
+  const first = reduced
+    ? line("Bypass the softmax: none is", attnlrp, "all is", cpLrp)
+    : line(ends.buttons, options.nodes[0]);
+  const last = reduced ? [] : [line(options.nodes.slice(1), classes.node)];
+  return { node: h("div", {}, first, bank.node, sliders.node, last), show };
+}
+
+/**
+ * Lay the widget out for its sentences, and follow what is chosen.
  * @param {Model<State>} model
  * @param {HTMLElement} el
  * @param {ReturnType<typeof liveLine>} live
- * @returns {() => void} paints the state in force
+ * @returns {() => void} the clean-up
  */
 function build(model, el, live) {
-  const masks = (2 ** model.get("data").layers).toLocaleString("en");
-  const chosen = choices(model), buttons = shortcuts(model), bank = switchBank(model), sliders = mixer(model);
-  const head = h("p", { class: "lrp-readout" }), result = h("p", { class: "lrp-readout lrp-result" });
-  const rows = tokenRows(), chart = histogram();
-  const caption = `distribution of r over all ${masks} masks of this sentence; A is AttnLRP, C is CP-LRP`;
-  const figure = h("figure", {}, chart.node, h("figcaption", { class: "lrp-quiet" }, caption));
-  el.replaceChildren(
-    h("div", { class: "lrp-controls" }, chosen.sentence),
-    buttons.node,
-    bank.node,
-    sliders.node,
-    h("div", { class: "lrp-controls" }, chosen.options),
-    head,
-    ...rows.nodes,
-    h("div", { class: "lrp-outcome" }, result, figure),
-    live.node,
-  );
-  return () => {
-    const { sentence, agreements, scores, r, rank, says, ranked } = inForce(model);
-    for (const part of [chosen, buttons, bank, sliders]) part.show();
-    rows.paint(sentence, scores);
-    head.textContent = `For “${sentence.label}” (logit ${say(sentence.logit)}); ${says}`;
-    result.replaceChildren(h("span", {}, "r with LOO"), h("strong", {}, say(r)), h("span", {}, ranked));
-    Object.assign(result.dataset, { r, rank });
-    const [lowest, highest] = [agreements.sorted[0], agreements.sorted[agreements.sorted.length - 1]].map((
-      x,
-    ) => say(x));
-    const range = `Histogram of r with LOO over all masks, from ${lowest} to ${highest}`;
-    chart.paint(agreements, r, `${range}; this one has ${say(r)}, ${ranked}`);
-    live.say(`${says}: r ${say(r)}, ${ranked}`);
+  const staged = model.get("data").live, first = new Panel(model, "text", live.say);
+  const second = new Panel(model, "other", live.say),
+    both = () => model.get("compare") ? [first, second] : [first];
+  const loaded = () => first.companion !== null, chosen = controls(model), between = h("div", {});
+  const boxes = sentenceChoice(model, loaded);
+  const work = h("div", { tabindex: -1, role: "region", "aria-label": "Explanations" }, chosen.node);
+  work.append(h("div", { class: "lrp-side-by-side" }, first.node, staged ? second.node : []), between);
+  first.painted = second.painted = () => {
+    between.replaceChildren(...(model.get("compare") ? differences(first, second) : []));
   };
-}
-
-/**
- * A first look: a choice of sentences, the switches, LOO, both methods, and the layers as switched.
- * @param {Model<State>} model
- * @param {HTMLElement} el
- * @param {ReturnType<typeof liveLine>} live
- * @returns {() => void} paints the state in force
- */
-function buildReduced(model, el, live) {
-  const { layers, sentences } = model.get("data"), ends = endButtons(model), bank = switchBank(model);
-  const choose = dropdown("Sentence", sentences.map(beginning), (sentence) => put(model, { sentence }));
-  const said = h("span", { class: "lrp-quiet" }), rows = h("div", {}), here = h("div", {});
-  const whole = h("div", { class: "lrp-controls" }, "Bypass the softmax: none is", ends.buttons[0], "all is");
-  whole.append(ends.buttons[1]);
-  el.replaceChildren(
-    h("div", { class: "lrp-controls" }, sentences.length > 1 ? choose.node : [], said),
-    rows,
-    whole,
-    bank.node,
-    here,
-    live.node,
-  );
-  let shown = -1, paint = () => NaN;
-  return () => {
-    const place = model.get("sentence");
-    if (shown !== place) {
-      shown = place;
-      paint = firstRows(model, rows, here);
-      said.textContent = `predicted: ${sentences[place].label}`;
-    }
-    for (const part of [ends, bank]) part.show();
-    choose.show(place);
-    const r = paint();
-    el.dataset.r = String(r);
-    live.say(`${inWords(model.get("bypassed"), layers)}: r ${say(r)}`);
+  const load = staged && loader(staged, (companion) => {
+    load?.remove();
+    for (const panel of [first, second]) panel.companion = companion;
+    boxes.take();
+    for (const panel of both()) panel.explain();
+    boxes.show();
+    chosen.show(true);
+    const here = document.activeElement;
+    if (here === document.body || load?.contains(here)) work.focus(); // the button that had it is gone
+  });
+  const own = load ? ownText(model, [...boxes.own, load]) : "";
+  el.replaceChildren(boxes.line, own, work, live.node);
+  const compare = () => {
+    second.node.hidden = !model.get("compare");
+    first.painted();
+    if (second.node.hidden) second.stop();
+    else second.explain();
   };
-}
-
-/**
- * The rows of the first look for the sentence in force: LOO and both methods, and the layers as switched.
- * @param {Model<State>} model
- * @param {HTMLElement} fixed holds what no switch changes
- * @param {HTMLElement} moving
- * @returns {() => number} paints the layers as switched and returns their r
- */
-function firstRows(model, fixed, moving) {
-  const { layers, sentences, sites: [site] } = model.get("data"), sentence = sentences[model.get("sentence")];
-  const table = unpack(sentence, site), { all } = table.r["no-special"], width = sentence.tokens.length;
-  const masks = { AttnLRP: 0, "CP-LRP": 2 ** layers - 1 };
-  const titled = (/** @type {string} */ name, /** @type {number[]} */ scores, /** @type {string} */ says) => {
-    const row = tokenRow(sentence.tokens, sentence.special, name), r = h("span", {}, says);
-    row.paint(scores);
-    return { row, r, nodes: [h("p", { class: "lrp-first-title" }, name, r), row.node] };
+  const show = () => {
+    boxes.show();
+    chosen.show(loaded());
+    if (own instanceof HTMLDetailsElement && (model.get("text") || model.get("compare"))) own.open = true;
   };
-  const loo = titled("Leave-One-Out", sentence.loo, ": what the logit loses without the token");
-  const both = Object.entries(masks).map(([name, mask]) =>
-    titled(name, corner(table, mask, width), `: r with LOO, words only ${say(all[mask])}`)
-  );
-  const switched = titled("The layers as switched", corner(table, 0, width), "");
-  fixed.replaceChildren(...[loo, ...both].flatMap(({ nodes }) => nodes));
-  moving.replaceChildren(...switched.nodes);
+  /** @type {[(keyof State & string)[], () => void][]} */
+  const calls = [
+    [["sentence", "text"], () => first.explain()],
+    [["compare", "other"], compare],
+    [["target", "site"], () => both().forEach((panel) => panel.explain())],
+    [["mode", "bypassed", "amounts"], () => both().forEach((panel) => panel.switched())],
+    [["tokens"], () => both().forEach((panel) => panel.paint())],
+    [["sentence", "text", "other", "compare", "mode", "bypassed", "amounts"], show],
+    [["target", "site", "tokens"], show],
+  ];
+  for (const [keys, call] of calls) keys.forEach((key) => model.on(`change:${key}`, call));
+  compare();
+  first.explain();
+  show();
   return () => {
-    const mask = maskOf(model.get("bypassed"));
-    switched.row.paint(corner(table, mask, width));
-    switched.r.textContent = `: r with LOO, words only ${say(all[mask])}`;
-    return all[mask];
+    for (const [keys, call] of calls) keys.forEach((key) => model.off(`change:${key}`, call));
+    for (const panel of [first, second]) panel.stop();
   };
 }
 
@@ -293,17 +846,15 @@ function firstRows(model, fixed, moving) {
  */
 function render({ model, el }) {
   const live = liveLine();
-  const make = () => (model.get("data").reduced ? buildReduced : build)(model, el, live);
-  let paint = make();
+  let clean = build(model, el, live);
   const renew = () => {
-    paint = make();
-    paint();
+    clean();
+    clean = build(model, el, live);
   };
   model.on("change:data", renew);
-  const stop = follow(model, ["sentence", "mode", "bypassed", "amounts", "site", "tokens"], () => paint());
   return () => {
-    stop();
     model.off("change:data", renew);
+    clean();
   };
 }
 

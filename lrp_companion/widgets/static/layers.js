@@ -1,5 +1,5 @@
 // deno-lint-ignore-file no-unused-vars -- the widgets use what is declared here
-// What front ends with a switch per layer share; it stands between `base.js` and theirs.
+// Switches per layer and what is known of every set of them, before the text of `layer_toggles.js`.
 
 /**
  * The state that they have in common.
@@ -344,4 +344,133 @@ function acceptsLayered(key, value, { layers, sites }) {
     tokens: () => Object.hasOwn(TOKEN_NAMES, String(value)),
   };
   return Object.hasOwn(guards, key) && guards[key]();
+}
+
+/**
+ * @typedef {{ steps: Int8Array, scale: Float32Array, r: { [tokens: string]: Agreements },
+ *   corners?: Float32Array, mixed?: Float32Array }} Table a sentence's scores under every mask, and their r
+ * @typedef {{ scores: string, scale: string, r: { [tokens: string]: string }, unpacked?: Table }} Packed
+ */
+
+const LACKS = -32768; // r goes in 32767 steps; this one stands for an undefined r
+
+/**
+ * A sentence's table for one site, unpacked when it is first looked at and kept.
+ * @param {Packed} packed
+ * @returns {Table}
+ */
+function unpack(packed) {
+  packed.unpacked ??= {
+    steps: numbers(packed.scores, Int8Array),
+    scale: numbers(packed.scale, Float32Array),
+    r: Object.fromEntries(Object.entries(packed.r).map(([tokens, text]) => [tokens, agreements(text)])),
+  };
+  return packed.unpacked;
+}
+
+/**
+ * The r of every mask from base64.
+ * @param {string} text
+ * @returns {Agreements}
+ */
+function agreements(text) {
+  return counted(
+    Float64Array.from(numbers(text, Int16Array), (step) => (step === LACKS ? NaN : step / 32767)),
+  );
+}
+
+/**
+ * Scores under one mask.
+ * @param {Table} table
+ * @param {number} mask
+ * @param {number} width how many tokens
+ * @returns {number[]}
+ */
+function corner({ steps, scale }, mask, width) {
+  return Array.from({ length: width }, (_, i) => (steps[mask * width + i] * scale[mask]) / 127);
+}
+
+/**
+ * Scores with half-open layers: the mixture of all corners, exact because relevance is linear in each layer's
+ * amount, as in `schema.py`.
+ * @param {Table} table
+ * @param {number[]} amounts per layer, from 0 to 1
+ * @param {number} width how many tokens
+ * @returns {number[]}
+ */
+function mixture(table, amounts, width) {
+  const { steps, scale } = table;
+  table.corners ??= Float32Array.from(steps, (step, at) => (step * scale[Math.floor(at / width)]) / 127);
+  table.mixed ??= new Float32Array(steps.length / 2);
+  const { mixed } = table;
+  let from = table.corners, rows = scale.length;
+  for (const amount of amounts) { // bit 0 is layer 1: neighbours first; a row is written after it was read
+    rows /= 2;
+    for (let row = 0; row < rows; row++) {
+      const to = row * width, open = 2 * to, bypassed = open + width;
+      for (let i = 0; i < width; i++) {
+        mixed[to + i] = (1 - amount) * from[open + i] + amount * from[bypassed + i];
+      }
+    }
+    from = mixed;
+  }
+  return Array.from(mixed.subarray(0, width));
+}
+
+const PATH_NAMES = ["front to back", "back to front", "layer k alone"];
+
+/**
+ * The layers of every mask on the paper's three paths, each with its k; two paths have the empty mask.
+ * @param {number} layers
+ * @returns {{ k: number, mask: number[] }[][]}
+ */
+function pathMasks(layers) {
+  const starts = [[0, layers], [1, layers + 1], [1, layers]];
+  return PATHS.map((path, i) =>
+    range(starts[i][0], starts[i][1]).map((k) => ({ k, mask: path.layers(k, layers) }))
+  );
+}
+
+/**
+ * r with LOO along the paper's three paths, drawn as far as it is known.
+ * @param {number} layers
+ * @returns {{ node: SVGElement, paint: (series: { k: number, r: number }[][], here: number) => void }}
+ */
+function pathChart(layers) {
+  const [left, right, top, bottom] = [34, 270, 10, 130], frame = svg("g", {}), drawn = svg("g", {});
+  const picture = { viewBox: "0 0 380 160", role: "img", class: "lrp-paths", "aria-label": "No r yet" };
+  const node = svg("svg", picture, frame, drawn);
+  const x = (/** @type {number} */ k) => left + ((right - left) * k) / (layers + 1);
+  const ticks = range(0, layers + 1).filter((k) => k % Math.ceil((layers + 1) / 13) === 0);
+  const kLabels = ticks.map((k) => svg("text", { x: x(k), y: bottom + 14, "text-anchor": "middle" }, `${k}`));
+  const paint = (/** @type {{ k: number, r: number }[][]} */ series, /** @type {number} */ here) => {
+    const lines = series.map((line) => line.filter(({ r }) => Number.isFinite(r)));
+    const every = [...lines.flat().map(({ r }) => r), here].filter(Number.isFinite);
+    if (!every.length) return;
+    const low = Math.floor(10 * Math.min(...every)) / 10, high = Math.max(low + 0.1, ...every);
+    const y = (/** @type {number} */ r) => bottom - ((bottom - top) * (r - low)) / (high - low);
+    const { ticks, digits } = roundTicks(low, high, 4);
+    const grid = ticks.map((r) => [
+      svg("line", { x1: left, x2: right, y1: y(r), y2: y(r), class: "lrp-grid" }),
+      svg("text", { x: left - 5, y: y(r) + 4, "text-anchor": "end" }, say(r, digits)),
+    ]);
+    const name = svg("text", { x: right + 16, y: bottom + 14 }, "k");
+    frame.replaceChildren(...grid.flat(), ...kLabels, name);
+    const ends = lines.flatMap((line, i) => (line.length ? [{ i, at: y(line[line.length - 1].r) }] : []));
+    const labels = spreadLabels(ends, 15, top + 4, bottom).map(({ i, at }) =>
+      svg("text", { x: right + 8, y: at + 4, class: `lrp-path-${i}` }, PATH_NAMES[i])
+    );
+    const marks = Number.isFinite(here)
+      ? [svg("line", { x1: left, x2: right, y1: y(here), y2: y(here), class: "lrp-switched" })]
+      : [];
+    const paths = lines.flatMap((line, i) => {
+      const points = line.map(({ k, r }) => `${x(k)},${y(r)}`).join(" ");
+      const dots = line.map(({ k, r }) => svg("circle", { cx: x(k), cy: y(r), r: 2.5 }));
+      return svg("g", { class: `lrp-path-${i}` }, svg("polyline", { points }), dots);
+    });
+    drawn.replaceChildren(...marks, ...paths, ...labels);
+    const says = lines.map((line, i) => `${PATH_NAMES[i]} ${line.map(({ r }) => say(r)).join(" ")}`);
+    node.setAttribute("aria-label", `r with LOO by k; ${says.join("; ")}`);
+  };
+  return { node, paint };
 }
