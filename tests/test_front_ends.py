@@ -106,12 +106,13 @@ def test_every_function_of_a_front_end_is_used(name: str) -> None:
 
 
 def test_messages_name_the_line_of_the_file_that_they_come_from() -> None:
-    parts = (STATIC / "base.js", STATIC / "layers.js")
-    base, layers = (path.read_text(encoding="utf-8").count("\n") + 1 for path in parts)
+    parts = [STATIC / f"{name}.js" for name in ("base", "layers", "live_model")]
+    base, layers, live = (path.read_text(encoding="utf-8").count("\n") + 1 for path in parts)
     text = f"at file:///tmp/x/softmax_lab.js:{base + 7}:5 and at file:///tmp/x/softmax_lab.js:3:1"
     static = STATIC.relative_to(ROOT)
     assert where_it_is(text, "/tmp/x") == f"at {static}/softmax_lab.js:7:5 and at {static}/base.js:3:1"
-    text = f"file:///tmp/x/layer_toggles.js:{base + 4}:1 file:///tmp/x/layer_toggles.js:{base + layers + 2}:1"
+    places = (base + 4, base + layers + live + 2)
+    text = " ".join(f"file:///tmp/x/layer_toggles.js:{place}:1" for place in places)
     assert where_it_is(text, "/tmp/x") == f"{static}/layers.js:4:1 {static}/layer_toggles.js:2:1"
 
 

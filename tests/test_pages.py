@@ -314,7 +314,8 @@ def test_layers_in_the_book_show_the_packages_numbers(site: str, browser: Any) -
     host = page.locator('[data-companion-widget="layer_toggles"]')
     read = """(host, masks) => { const m = host.companion.model, out = [];
         for (const bypassed of masks) { m.set('bypassed', bypassed);
-            const result = host.querySelector('.lrp-result'), row = host.querySelector('.lrp-tokens');
+            const result = host.querySelector('.lrp-result');
+            const row = host.querySelector('ol[aria-label^="LRP with"]');
             const values = [...row.querySelectorAll('.lrp-value')].map(v => Number(v.textContent));
             out.push([Number(result.dataset.r), values]); }
         return out; }"""

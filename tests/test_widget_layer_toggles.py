@@ -92,7 +92,7 @@ def test_mouse_and_keyboard_turn_the_layers(page: Any, made: Any) -> None:
 def test_presets_halves_and_the_best_mask(page: Any, made: Any) -> None:
     page.get_by_role("button", name="CP-LRP", exact=True).click()
     assert state_of(page, "bypassed") == [1, 2, 3]
-    page.get_by_role("button", name="Best mask").click()
+    page.get_by_role("button", name="Best for this sentence").click()
     _, rank, _ = shown(page)
     assert rank == 1
     check(page, made[0][0], made[1][0], state_of(page, "bypassed"))

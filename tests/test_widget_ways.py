@@ -22,7 +22,8 @@ WRONG = {  # by the widget's name in an address: what a link may hold that names
     "LayerFlow": "flow: text=2 step=99 step=-1 step=0.5 text=<b> without=2",
     "LayerPaths": "paths: run=<b> protocol= path=sideways layer=0 layer=13 layer=1.5",
     "LayerToggles": "layers: bypassed=9 bypassed=1,1 bypassed=<img%20onerror=alert(1)> sentence=7 sentence=x"
-    " site=nowhere amounts=2,2,2 amounts=0.5 mode= tokens=%00 unknown=1",
+    " site=nowhere amounts=2,2,2 amounts=0.5 mode= tokens=%00 unknown=1 text=mine other=x compare=1 target=0"
+    " removed=99",
     "OutlierScene": "outlier: without=2 without=<b> ranked=x ranked=",
     "PerturbationPlayer": "player: text=9 text=-1 step=99 step=1.5 left=nobody right=toString"
     " order=constructor step=<b>",
@@ -51,7 +52,7 @@ def made(model_folder: Any) -> Callable[[str], Any]:
 
 
 def test_no_widget_is_forgotten() -> None:
-    alone = {"sentence_box", "your_sentence"}  # they need a model in the page: test_your_sentence.py
+    alone = {"sentence_box"}  # it needs a model in the page: test_your_sentence.py
     assert {getattr(widgets, name).front for name in [*WRONG, "TokenHeatmap"]} == set(front_ends()) - alone
 
 

@@ -173,9 +173,9 @@ def test_switches_and_half_open_layers_are_the_lattices(at: Any, python: Classif
 def test_all_masks_fill_the_histogram_and_the_best_can_be_taken(at: Any, python: Classifier) -> None:
     page, watch = at(f"#sentence.text={quote(TEXT)}")
     page.locator("section button", has_text="All 16 masks").first.click()
-    page.locator("section button", has_text="Best mask").first.wait_for()
+    page.locator("section button", has_text="Best for this sentence").first.wait_for()
     assert "rank" in page.locator(PANEL).first.inner_text()
-    page.locator("section button", has_text="Best mask").first.click()
+    page.locator("section button", has_text="Best for this sentence").first.click()
     page.wait_for_timeout(300)
     lattice = lrp.layer_lattice(python, TEXT)
     (loo,) = lrp.attribute(python, TEXT, method="loo")
@@ -184,6 +184,28 @@ def test_all_masks_fill_the_histogram_and_the_best_can_be_taken(at: Any, python:
     assert switched(page) == pytest.approx(best, abs=2e-4)
     assert f"rank 1 of {2**LAYERS}" in page.locator(PANEL).first.inner_text()
     assert page.locator("section >> nth=0 >> .lrp-bin").count() == 40 and watch.nothing()
+
+
+def test_a_link_that_names_switches_keeps_them_when_layers_open_and_the_last_rank_is_the_last(
+    at: Any, python: Classifier
+) -> None:
+    page, _ = at(f"#sentence.text={quote(TEXT)}&sentence.bypassed=2,3")
+    page.get_by_role("radio", name="half-open").check()
+    assert state_of(page, "amounts") == [0, 1, 1, 0]
+    page.get_by_role("radio", name="on or off").check()
+    assert state_of(page, "bypassed") == [2, 3]
+    page.locator("section button", has_text="All 16 masks").first.click()
+    page.locator("section button", has_text="Best for this sentence").first.wait_for()
+    places = set()
+    for mask in range(2**LAYERS):
+        bypassed = [layer for layer in range(1, LAYERS + 1) if mask >> (layer - 1) & 1]
+        page.evaluate(
+            "on => document.querySelector('[data-companion-widget]').companion.model.set('bypassed', on)",
+            bypassed,
+        )
+        page.wait_for_timeout(60)
+        places.add(int(page.locator(".lrp-result").first.get_attribute("data-rank")))
+    assert places == set(range(1, 2**LAYERS + 1))
 
 
 def test_stop_leaves_what_was_computed(at: Any) -> None:
@@ -196,10 +218,10 @@ def test_stop_leaves_what_was_computed(at: Any) -> None:
         }"""
     )
     page.wait_for_timeout(300)
-    assert not page.locator("section button:visible", has_text="Best mask").count()
+    assert not page.locator("section button:visible", has_text="Best for this sentence").count()
     assert not page.locator("section button:visible", has_text="Stop").count()
     page.locator("section button", has_text="All 16 masks").first.click()
-    page.locator("section button", has_text="Best mask").first.wait_for()
+    page.locator("section button", has_text="Best for this sentence").first.wait_for()
     assert watch.nothing()
 
 
@@ -382,7 +404,7 @@ def test_the_page_is_accessible_and_fits_a_phone(theme: str, at: Any) -> None:
     page, watch = at(viewport={"width": 360, "height": 740}, color_scheme=theme)
     assert page.evaluate("document.documentElement.dataset.theme") == theme
     page.locator("section button", has_text="All 16 masks").first.click()
-    page.locator("section button", has_text="Best mask").first.wait_for()
+    page.locator("section button", has_text="Best for this sentence").first.wait_for()
     page.get_by_label("Compare with a second sentence").check()
     page.wait_for_function(DONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -125,7 +125,7 @@ class LayerToggles(Widget, front="layer_toggles"):
     ) -> dict[str, Any]:
         lattices = [lattice] if isinstance(lattice, Lattice) else list(lattice)
         maps = [loo] if isinstance(loo, Attribution) else list(loo)
-        pairs = [(a, b) for a, b in zip(lattices or [None] * len(maps), maps, strict=False)]
+        tables: list[Lattice | None] = [*lattices] or [None] * len(maps)
         alone = self.live is not None and not lattices and len(others) == len(maps)
         texts = [(lattice.tokens, lattice.target) for lattice in lattices]
         kinds = {(lattice.layers, lattice.site, bool(lattice.parts)) for lattice in lattices}
@@ -136,7 +136,7 @@ class LayerToggles(Widget, front="layer_toggles"):
                 expected="one LOO map per lattice, of the same tokens and target, and one model",
                 hint="make both from the same texts",
             )
-        self._first = pairs[0], list(others[0]) if others else []
+        self._first = (tables[0], maps[0]), list(others[0]) if others else []
         whole = alone or bool(lattices[0].parts)
         sites = [lattices[0].site] if self.reduced or not whole else list(READ_AT)
         methods = [record.method for record in self._first[1] if record.method not in ENDS]
@@ -148,7 +148,7 @@ class LayerToggles(Widget, front="layer_toggles"):
             "sites": sites,
             "rows": ["loo", "lrp", *(ENDS if others or self.reduced else ()), *methods],
             "live": self.live,
-            "sentences": [_sentence(*pair, of, sites) for pair, of in zip(pairs, more, strict=True)],
+            "sentences": [_sentence(*of, sites) for of in zip(tables, maps, more, strict=True)],
         }
 
     @traitlets.validate("bypassed")
@@ -220,13 +220,13 @@ def _sentence(
     """One sentence: LOO, further maps, and its 2**L explanations, packed, with their r by site and tokens."""
     packed_sites = {}
     for site in sites if lattice else ():
-        scores = lattice.at(site).scores
+        scores = lattice.at(site).scores  # type: ignore[union-attr]
         scale = np.abs(scores).max(axis=1)
         steps = np.rint(127 * scores / np.where(scale == 0, 1, scale)[:, None])
         r = {}
         for tokens in TOKEN_CHOICES:
             protocol = Protocol(site=site, tokens=tokens)
-            values = [agreement(row, loo.scores, lattice.special, protocol) for row in scores]
+            values = [agreement(row, loo.scores, loo.special, protocol) for row in scores]
             r[tokens] = packed(_r_steps(values), "int16")
         packed_sites[site] = {"scores": packed(steps, "int8"), "scale": packed(scale, "float32"), "r": r}
     label = lattice.label if lattice else str(loo.details.get("label", ""))

@@ -1,4 +1,4 @@
-"""A text box for the `LayerFlow` above it in a page, answered by the engine in `static/engine/`. No kernel."""
+"""A text box for the `LayerFlow` above it in a page; the engine in `static/engine/` answers, no kernel."""
 
 from __future__ import annotations
 

@@ -119,6 +119,7 @@ Deno.test("ranks in words", () => {
   assert.equal(rankInWords(0.5, 12, 4096, false), "rank 12 of 4,096");
   assert.equal(rankInWords(0.5, 1200, 4096, true), "would rank 1,200 among the 4,096 masks");
   assert.equal(rankInWords(NaN, 1, 8, false), "no rank");
+  assert.equal(rankInWords(-0.5, 4097, 4096, true), "below all 4,096 masks");
 });
 
 Deno.test("the address can only say what there is", () => {

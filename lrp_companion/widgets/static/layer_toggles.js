@@ -282,7 +282,7 @@ class Panel {
     this.go = h("button", { type: "button", onclick: fill }, `All ${count} masks`);
     this.halt = h("button", { type: "button", hidden: true, onclick: () => this.filling.abort() }, "Stop");
     const best = { type: /** @type {const} */ ("button"), class: "lrp-best", hidden: true };
-    this.best = h("button", { ...best, onclick: () => this.choose() }, "Best mask");
+    this.best = h("button", { ...best, onclick: () => this.choose() }, "Best for this sentence");
     this.bar = h("progress", { max: 2 ** layers, value: 0, hidden: true, "aria-label": "Masks computed" });
     const controls = h("div", { class: "lrp-controls" }, this.go, this.bar, this.halt, this.best);
     const text = "distribution of r over the masks of this sentence; A is AttnLRP, C is CP-LRP";
@@ -319,12 +319,12 @@ class Panel {
    * @returns {void}
    */
   wait() {
-    const { known, model, companion } = this, { live, layers } = model.get("data");
-    const { text } = sentenceOf(model, this.key), open = model.get("mode") === "half-open";
-    const turned = open || model.get("bypassed").length > 0, lacks = known ? !known.table && turned : text;
-    this.waits.hidden = !live || Boolean(companion) || !lacks;
-    const switches = open ? "half-open layers" : inWords(model.get("bypassed"), layers);
-    this.waits.textContent = `“${visible(text)}”, ${switches}. Load the model to see its maps.`;
+    const { known, model, companion } = this, { text } = sentenceOf(model, this.key);
+    const turned = model.get("mode") === "half-open" || model.get("bypassed").length > 0;
+    const lacks = known ? !known.table && turned : text;
+    this.waits.hidden = !model.get("data").live || Boolean(companion) || !lacks;
+    const asked = `“${visible(text)}”, ${this.layersInWords()}`;
+    this.waits.textContent = `${asked}. Load the model to see its maps.`;
   }
 
   /**
@@ -490,11 +490,15 @@ class Panel {
   }
 
   /** @returns {string} */
+  layersInWords() {
+    const open = this.model.get("mode") === "half-open";
+    return open ? "half-open layers" : inWords(this.model.get("bypassed"), this.model.get("data").layers);
+  }
+
+  /** @returns {string} */
   summary() {
-    const layers = this.model.get("data").layers, open = this.model.get("mode") === "half-open";
-    const says = open ? "half-open layers" : inWords(this.model.get("bypassed"), layers);
     const { rank } = this.result.dataset, place = rank ? `, ${this.result.lastChild?.textContent}` : "";
-    return `${says}: r with LOO ${say(this.rOfRow("lrp"))}${place}`;
+    return `${this.layersInWords()}: r with LOO ${say(this.rOfRow("lrp"))}${place}`;
   }
 
   /** @returns {void} */
@@ -510,7 +514,8 @@ class Panel {
       const says = row === "loo"
         ? ": what the logit loses without the token"
         : ` r with LOO, ${over} ${ready ? say(r) : "…"}`;
-      title.replaceChildren(ROWS[row], h("span", {}, says));
+      const layers = row === "lrp" ? `; ${this.layersInWords()}` : "";
+      title.replaceChildren(ROWS[row], h("span", {}, says + layers));
       title.dataset.r = row === "loo" || !ready ? "" : String(r);
     }
     const words = known.special.map((special) => !special);
@@ -576,9 +581,11 @@ class Panel {
    * @returns {string}
    */
   rank({ all, sorted }, r) {
-    const rank = above(sorted, r) + 1;
+    const open = this.model.get("mode") === "half-open";
+    const own = open ? r : all[maskOf(this.model.get("bypassed"))]; // r may differ by rounding
+    const rank = above(sorted, own) + 1;
     this.result.dataset.rank = String(rank);
-    return rankInWords(r, rank, all.length, this.model.get("mode") === "half-open");
+    return rankInWords(r, rank, all.length, open);
   }
 
   /**

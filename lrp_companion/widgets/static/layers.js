@@ -119,6 +119,7 @@ function inWords(layers, last) {
  */
 function rankInWords(r, rank, masks, open) {
   if (!Number.isFinite(r)) return "no rank";
+  if (rank > masks) return `below all ${masks.toLocaleString("en")} masks`;
   const [place, all] = [rank, masks].map((count) => count.toLocaleString("en"));
   return open ? `would rank ${place} among the ${all} masks` : `rank ${place} of ${all}`;
 }
@@ -309,12 +310,15 @@ function layerOptions(model) {
   const { layers, sites } = model.get("data");
   const set = (/** @type {Partial<Layered>} */ values) =>
     put(model, /** @type {Partial<State>} */ (/** @type {unknown} */ (values)));
+  const nearestMask = () => range(1, layers).filter((layer) => model.get("amounts")[layer - 1] >= 0.5);
   const siteNames = Object.fromEntries(sites.map((name) => [name, SITE_NAMES[name]]));
   const site = choice("Read at", siteNames, (value) => set({ site: value }));
   const tokens = choice("Special tokens", TOKEN_NAMES, (value) => set({ tokens: value }));
   const mode = choice("Layers", MODE_NAMES, (value) => {
     if (value === "switches") {
-      setMask(model, range(1, layers).filter((layer) => model.get("amounts")[layer - 1] >= 0.5));
+      setMask(model, nearestMask());
+    } else if (!alike(nearestMask(), model.get("bypassed"))) { // a link that names only switches led here
+      setMask(model, model.get("bypassed"));
     }
     set({ mode: value });
   });
