@@ -50,9 +50,11 @@ for (const host of document.querySelectorAll("[data-companion-plot]")) {
 }
 
 // A table that is wider than its place says so: a column that is cut at its edge looks complete.
-for (const region of document.querySelectorAll('.lrp-table > [role="region"]')) {
+const scrolling = '.lrp-table > [role="region"], .pst-scrollable-table-container';
+for (const region of document.querySelectorAll(scrolling)) {
+  const told = region.closest(".lrp-table") ?? region;
   const tell = () => {
-    region.parentElement?.classList.toggle("lrp-scrolls", region.scrollWidth > region.clientWidth + 1);
+    told.classList.toggle("lrp-scrolls", region.scrollWidth > region.clientWidth + 1);
   };
   new ResizeObserver(tell).observe(region);
 }
