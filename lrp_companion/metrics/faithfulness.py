@@ -392,15 +392,18 @@ def directions(maps: np.ndarray, statistic: str) -> np.ndarray:
         signs = np.sign(maps[:, first] - maps[:, second])
         return signs / np.sqrt(np.abs(signs).sum(-1, keepdims=True))
     values = ranks(maps) if statistic == "spearman" else maps
-    return np.array([_unit(row) for row in values]).reshape(maps.shape)
+    return _units(values)
 
 
-def _unit(a: np.ndarray) -> np.ndarray:
-    """Centre and scale to norm 1; dividing by the largest entry first keeps squares from overflowing."""
-    a = a / np.abs(a).max()
-    a = a - a.mean()
-    a = a / np.abs(a).max()
-    return a / np.linalg.norm(a)
+def _units(rows: np.ndarray) -> np.ndarray:
+    """Centre rows (n, T) and scale each to norm 1; dividing by its largest entry first keeps squares from
+    overflowing.
+    """
+    a = np.ascontiguousarray(rows)  # so that each row is added up as if it were alone
+    a = a / np.abs(a).max(-1, keepdims=True)
+    a = a - a.mean(-1, keepdims=True)
+    a = a / np.abs(a).max(-1, keepdims=True)
+    return a / np.sqrt(np.vecdot(a, a))[:, None]
 
 
 def ranks(a: np.ndarray) -> np.ndarray:

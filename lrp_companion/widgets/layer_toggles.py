@@ -13,8 +13,8 @@ import traitlets
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, whole
-from lrp_companion.metrics import agreement
-from lrp_companion.schema import TOKEN_CHOICES, Lattice, Protocol, check_layers
+from lrp_companion.metrics.grid import cross_correlation
+from lrp_companion.schema import TOKEN_CHOICES, Lattice, check_layers, counted
 from lrp_companion.show.tokens import token_heatmap
 from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import Widget, check_address, embed, packed
@@ -225,8 +225,10 @@ def _sentence(
         steps = np.rint(127 * scores / np.where(scale == 0, 1, scale)[:, None])
         r = {}
         for tokens in TOKEN_CHOICES:
-            protocol = Protocol(site=site, tokens=tokens)
-            values = [agreement(row, loo.scores, loo.special, protocol) for row in scores]
+            kept = counted(loo.special, tokens)
+            values = np.full(len(scores), np.nan)
+            if kept.sum() >= 2:
+                values = cross_correlation(scores[:, kept], loo.scores[None, kept], "pearson")[:, 0]
             r[tokens] = packed(_r_steps(values), "int16")
         packed_sites[site] = {"scores": packed(steps, "int8"), "scale": packed(scale, "float32"), "r": r}
     label = lattice.label if lattice else str(loo.details.get("label", ""))
@@ -243,5 +245,5 @@ def _sentence(
     }
 
 
-def _r_steps(values: Sequence[float]) -> np.ndarray:
-    return np.rint(np.nan_to_num(np.asarray(values) * R_STEPS, nan=-R_STEPS - 1))
+def _r_steps(values: np.ndarray) -> np.ndarray:
+    return np.rint(np.nan_to_num(values * R_STEPS, nan=-R_STEPS - 1))
