@@ -140,14 +140,16 @@ loo = of("methods/perturbation.py", "test_text_methods.py")
 words = of("words.py", "test_words.py")
 attribution = of("attribution.py", "test_attribution.py")
 export = of("show/export.py", "test_export.py")
-shares = of("metrics/variance.py", "test_variance.py::test_sums_of_squares_are_those_of_least_squares")
+shares = of(
+    "book/lrp_book/ch06_protocol.py", "test_variance.py::test_sums_of_squares_are_those_of_least_squares"
+)
 resampled = of("metrics/statistics.py", "test_protocol_grid.py")
 significance = of("book/lrp_book/significance.py", "test_ch06.py")
 masks = of("masks.py", "test_masks.py")
 levels = of("methods/levels.py", "test_levels.py")
 head = of("widgets/static/head_stepper.js", "test_front_ends.py::test_deno_tests_pass")
 chapter5 = of("book/lrp_book/ch05_worth.py", "test_ch05.py")
-spacing = of("show/spacing.py", "test_canvas.py")
+spacing = of("show/canvas.py", "test_canvas.py")
 canvas = of("show/canvas.py", "test_canvas.py")
 say = of("book/lrp_book/say.py", "test_say.py")
 ENGINE_MAPS = "test_browser_engine.py::test_every_map_is_pythons_on_the_same_weights"

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from lrp_book import ch06_causes, ch06_protocol, ch06_trainings
-from lrp_book.ch06_protocol import stated_cells
+from lrp_book.ch06_protocol import stated_cells, variance_shares
 from lrp_book.significance import features, group_differences, holm, rank_correlations
 from test_digit_variants import digits, run  # noqa: F401 - fixtures
 from test_protocol_grid import RECORD, WITH_POSITIONS, Plain, recorded, text, turned  # noqa: F401
@@ -22,7 +22,6 @@ from test_report import EXPLAINERS, level, mnist_run
 from lrp_companion import ProtocolSwitchboard
 from lrp_companion.checks import CompanionError, InputError, SourceError
 from lrp_companion.metrics import Interval
-from lrp_companion.metrics.variance import variance_shares
 from lrp_companion.paper.digit_variants import digit_grid, digit_ig, paper_values
 from lrp_companion.paper.protocol_grid import PROTOCOL_AXES, counts, grid
 from lrp_companion.paper.report import find_trainings

@@ -821,7 +821,7 @@ def fresh(folder: Path) -> set[str]:
             continue
         shown += [printed.table2_beside(run), dots(run), printed.table2_curves(run)]
         if run.masks:
-            from lrp_companion.show import layer_plot
+            from lrp_book.ch05_plot import layer_plot
 
             shown += [printed.tableA3_beside(run), printed.tableA3_curves(run)]
             for name, protocol in PROTOCOLS.items():
@@ -875,7 +875,7 @@ def test_results_are_found_from_the_top_and_from_the_notebooks(folders, tmp_path
 
 
 def test_the_plot_for_pages_draws_what_the_print_draws(sst2):
-    from lrp_companion.show import layer_plot
+    from lrp_book.ch05_plot import layer_plot
 
     drawn = paper_tables.figure2(sst2)
     plot = layer_plot(**drawn, title="a title")

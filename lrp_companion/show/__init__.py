@@ -13,7 +13,6 @@ _NAMES = {
     "curves": ("layer_curves", "method_dots", "perturbation_figure"),
     "export": ("save_record", "save_rows"),
     "palette": ("diverging", "diverging_map", "styles"),
-    "plots": ("layer_plot",),
     "tables": ("table",),
     "tokens": ("terminal_table", "token_heatmap"),
     "vision": ("patch_grid", "patch_maps"),

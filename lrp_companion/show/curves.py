@@ -26,15 +26,15 @@ from lrp_companion.show.canvas import (
     settle,
 )
 from lrp_companion.show.palette import INK, QUIET, styles
-from lrp_companion.show.plots import (
-    PAPER_LABEL,
-    PAPER_NAME,
-    PATH_TITLES,
-    PROJECT_LABEL,
-    PROJECT_NAME,
-    layer_alt,
-)
 
+PATH_TITLES = {
+    "front-to-back": "Front to back: layers 1 to k",
+    "back-to-front": "Back to front: layers k to {last}",
+    "single": "Single: layer k alone",
+}
+PROJECT_LABEL, PAPER_LABEL = "this project, with interval", "the paper's (another model)"
+PROJECT_NAME, PAPER_NAME = "this project", "the paper's model"
+"""The same in a few letters, at the lines."""
 LEVEL_DASHES = {"AttnLRP": ":", "CP-LRP": "-."}
 FRACTIONS = np.linspace(0, 1, 21)  # of the removable tokens, where curves of many texts are averaged
 ORDER_TITLES = {
@@ -143,6 +143,16 @@ def _path(axes: Axes, name: str, steps: Sequence[Interval], paper: Sequence[floa
     axes.fill_between(layers, low, high, color=style.colour, alpha=0.22, linewidth=0)
     look: dict[str, Any] = {"color": style.colour, "marker": style.marker, "linestyle": style.dash}
     axes.plot(layers, mean, label=PROJECT_LABEL, **look)
+
+
+def layer_alt(paths: Mapping[str, Sequence[Interval]], quantity: str, title: str | None) -> str:
+    """Say in a sentence where each path begins and ends."""
+    looks = styles(paths)
+    walks = "; ".join(
+        f"{looks[name].label} from {steps[0].mean:.2f} to {steps[-1].mean:.2f}"
+        for name, steps in paths.items()
+    )
+    return f"{title + '. ' if title else ''}{quantity} by bypassed layers: {walks}."
 
 
 @mpl.rc_context(LOOK)
