@@ -188,7 +188,8 @@ front = of(
 session = of("book/lrp_book/sessions.py", "test_sessions.py")
 mask_hunt = of("book/lrp_book/sphinx/mask_hunt.py", "test_mask_hunt.py")
 launch = of("book/lrp_book/sphinx/launch.py", "test_launch.py")
-paired = of("metrics/paired.py", "test_paired.py")
+paired = of("book/lrp_book/paired.py", "test_paired.py")
+trained = of("metrics/statistics.py", "test_paired.py")
 WEIGHED = "test_ch05.py::test_what_r_is_worth_over_trainings[attnlrp-no-special]"
 worth = of("book/lrp_book/worth.py", "test_ch05.py::test_loo_of_another_training_and_of_another_depth")
 split = of(
@@ -745,8 +746,8 @@ MUTATIONS: list[Mutation] = [
         "with contextlib.suppress(): kept.append("),
     paired("a tie is a win", "(np.sign(difference) + 1) / 2", "(np.sign(difference) >= 0) * 1.0"),
     paired("z is r itself", "return np.arctanh(np.clip(", "return np.asarray(np.clip("),
-    paired("only examples vary", "for axis in (1, 0):  # of", "for axis in (0,):  # of"),
-    paired("the power is forgotten", "(1.959964 + 0.841621) / 1.959964", "1.0"),
+    trained("only examples vary", "for axis in (1, 0):  # of", "for axis in (0,):  # of"),
+    trained("the power is forgotten", "(1.959964 + 0.841621) / 1.959964", "1.0"),
     judged("open effects contradict", 'return "contradicted" if other in sides else "inconclusive"',
            'return "contradicted"'),
     judged("one statistic is enough", "return by_pearson if by_pearson == by_rank else",

@@ -39,7 +39,7 @@ from test_recomputed import plain_loo, plain_r
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.masks import path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
-from lrp_companion.metrics.paired import over_trainings
+from lrp_companion.metrics.statistics import over_trainings
 from lrp_companion.paper.published import paper_table
 from lrp_companion.runs.labelled import mean
 from lrp_companion.runs.load import TextRun, load_run

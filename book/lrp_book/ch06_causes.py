@@ -13,12 +13,12 @@ import xarray as xr
 
 from lrp_book.ch06_protocol import BOTH, COLOURS, EFFECT, MARKERS, needs
 from lrp_book.layers import gain_under, layer_gains
+from lrp_book.paired import win_rate
 from lrp_book.significance import features, group_differences, holm, rank_correlations
 from lrp_book.worth import correlations, kept_tokens
 from lrp_companion.checks import InputError
 from lrp_companion.masks import NONE, mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
-from lrp_companion.metrics.paired import win_rate
 from lrp_companion.metrics.statistics import bootstrap_columns, intervals, side_of_zero
 from lrp_companion.paper.protocol_grid import DISTINCT, Row, counts, grid, needs_text, title
 from lrp_companion.paper.tables import needs_masks

@@ -33,7 +33,7 @@ from lrp_book.predictions import Point, judged, one_sign
 from lrp_book.say import MissingRecord
 from lrp_companion.checks import InputError, choose
 from lrp_companion.metrics import bootstrap_mean, pearson
-from lrp_companion.metrics.paired import over_trainings
+from lrp_companion.metrics.statistics import over_trainings
 from lrp_companion.paper.digit_variants import (
     ACCURACY,
     MAPS_COMPARED,

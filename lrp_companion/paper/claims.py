@@ -19,8 +19,7 @@ import numpy as np
 
 from lrp_companion.masks import NONE
 from lrp_companion.metrics import Interval, bootstrap_mean
-from lrp_companion.metrics.paired import detectable
-from lrp_companion.metrics.statistics import side_of_band
+from lrp_companion.metrics.statistics import detectable, side_of_band
 from lrp_companion.paper.claim_specs import COLUMNS, IG_CLAIM, SPECS, Measures, Spec, Value
 from lrp_companion.paper.digit_variants import ACCURACY, MAPS_COMPARED, digit_ig
 from lrp_companion.paper.published import DATA, on_paper_data, paper_table
@@ -76,7 +75,7 @@ class Effect:
 
     @property
     def detectable(self) -> float:
-        """The smallest effect that these examples could have shown: see `metrics.paired.detectable`."""
+        """The smallest effect that these examples could have shown: see `metrics.statistics.detectable`."""
         return detectable(self.value)
 
 
