@@ -229,12 +229,12 @@ grid = of("metrics/grid.py", "test_grid.py")
 folder = of("runs/folder.py", "test_run_folder.py")
 terminal = of("terminal.py", "test_terminal.py")
 compute = of("loading/compute.py", "test_compute.py")
-entries = of("loading/config_entries.py", "test_config_entries.py")
+entries = of("loading/accepted.py", "test_config_entries.py")
 run = of("runs/execute.py", "test_run_execute.py::TestStopped")
 jobs = of("runs/review_jobs.py", "test_run_load.py::TestMethods")
 columns = of("runs/review_columns.py", "test_run_load.py::TestMethods")
 answer_jobs = of("runs/answer_jobs.py", "test_answer_runs.py")
-answer_run = of("runs/answer_run.py", "test_answer_runs.py")
+answer_run = of("runs/load.py", "test_answer_runs.py")
 
 # fmt: off
 
@@ -267,7 +267,7 @@ def spread(name: str, file: str, old: str, new: str, test: str = SAME_SCORES) ->
 
 def refused(name: str, old: str, new: str, test: str) -> Mutation:
     """A mutation of which maps of devices are refused."""
-    return spread(name, "loading/device_map.py", old, new, test)
+    return spread(name, "loading/compute.py", old, new, test)
 
 
 MUTATIONS: list[Mutation] = [
@@ -607,13 +607,14 @@ MUTATIONS: list[Mutation] = [
          "torch.cat([of_patches, *before], dim=1)"),
     seen("images come back transposed", "families/patches.py", "permute(0, 3, 1, 4, 2, 5)",
          "permute(0, 3, 2, 4, 1, 5)"),
-    seen("norms swapped", "families/vision.py",
+    seen("norms swapped", "families/pre_norm.py",
          "attention_input_norm=norm_of(layer.layernorm_before)",
          "attention_input_norm=norm_of(layer.layernorm_after)"),
-    seen("keys for queries", "families/vision.py", "query=attention.q_proj, key=attention.k_proj,",
-         "query=attention.k_proj, key=attention.q_proj,"),
-    seen("no final norm", "families/vision.py", "final_norm=norm_of(base.layernorm),", ""),
-    seen("DeiT's second token forgotten", "families/vision.py", '("cls_token", "distillation_token")',
+    seen("keys for queries", "families/pre_norm.py", "attention.k_proj, value=attention.v_proj, "
+         "attention_out=attention.o_proj, up=mlp.fc1", "attention.q_proj,\n        value=attention.v_proj,\n"
+         "        attention_out=attention.o_proj,\n        up=mlp.fc1"),
+    seen("no final norm", "families/pre_norm.py", "final_norm=norm_of(base.layernorm),", ""),
+    seen("DeiT's second token forgotten", "families/pre_norm.py", '("cls_token", "distillation_token")',
          '("cls_token", "cls_token")'),
     seen("two heads added up", "families/wiring.py", "[self.first.weight, self.second.weight], dim=1) / 2",
          "[self.first.weight, self.second.weight], dim=1)"),
@@ -641,7 +642,7 @@ MUTATIONS: list[Mutation] = [
     Mutation("predictions: mixed is met", "book/lrp_book/predictions.py",
              "MET if held == len(figures) else FAILED", "MET if held else FAILED", ("test_ch08.py",)),
     loaded("the caller's network is changed", "out = copied(network)", "out = network",
-           file="loading/device_map.py"),
+           file="loading/compute.py"),
     Mutation("places: any word is a hub id", "loading/places.py", "if not slash:", "if not text:",
              ("test_places.py",)),
     # products and linear attention: the shares
