@@ -736,8 +736,6 @@ MUTATIONS: list[Mutation] = [
     worth("all tokens count", "keep[special] = False", "pass"),
     worth("the other's LOO is not given", "(ab - ac * bc)", "ab", WEIGHED),
     worth("a model is its own reference", "[one for one in runs if one is not run]", "list(runs)", WEIGHED),
-    chapter5("the halves in one order on both paths", "gain if path == \"back-to-front\" else -gain", "gain",
-             "test_ch05.py::test_halves_of_the_layers"),
     chapter5("models of two depths are trainings", "if run.layers == other.layers else another_depth",
              "if True else another_depth",
              "test_ch05.py::test_loo_of_another_training_and_of_another_depth"),
