@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from lrp_companion.checks import CompanionError, ModelError, is_whole, reason_of, shown
+from lrp_companion.loading.accepted import of_peft
 from lrp_companion.loading.compute import NEAR
 from lrp_companion.loading.places import ADAPTER
-from lrp_companion.loading.plain import of_peft
 
 Entries = dict[str, Any]
 MERGEABLE = (

@@ -27,7 +27,13 @@ from lrp_companion.families.tasks import (
     TOKEN_CLASSES,
     task_of,
 )
-from lrp_companion.loading.accepted import check_saved_as
+from lrp_companion.loading.accepted import (
+    check_network,
+    check_object,
+    check_saved_as,
+    check_settings,
+    of_peft,
+)
 from lrp_companion.loading.adapters import (
     Entries,
     adapted,
@@ -41,7 +47,6 @@ from lrp_companion.loading.adapters import (
 )
 from lrp_companion.loading.compute import undivided
 from lrp_companion.loading.places import ADAPTER, CONFIG, PACKED, Place, check_files, locate, read_json
-from lrp_companion.loading.plain import check_network, check_object, check_settings, of_peft
 from lrp_companion.sources import base_model
 
 AUTO = {
