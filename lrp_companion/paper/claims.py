@@ -37,15 +37,6 @@ from lrp_companion.registry import label_of
 from lrp_companion.runs.load import AnswerRun, AnyRun, Explanation, MnistGridRun, MnistRun, TextRun
 from lrp_companion.schema import PROTOCOLS, Protocol
 
-VERDICTS = (
-    "reproduced",
-    "partly",
-    "mixed",
-    "contradicted",
-    "inconclusive",
-    "depends on the statistic",
-    "not testable here",
-)
 EFFECT_SIDES = ("the paper's", "open", "the other")
 
 

@@ -20,8 +20,7 @@ import xarray as xr
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.paths import as_path
 from lrp_companion.runs.base_run import ANSWERS_TASK, Explanation, Run
-from lrp_companion.runs.folder import JOB, read_folder
-from lrp_companion.runs.manifest import check_complete
+from lrp_companion.runs.folder import JOB, check_complete, read_folder
 from lrp_companion.runs.text_run import TextRun
 from lrp_companion.schema import STATISTICS
 

@@ -10,7 +10,7 @@ from typing import Any
 
 _NAMES = {
     "canvas": ("Drawing", "drawing"),
-    "curves": ("layer_curves", "method_dots", "perturbation_figure"),
+    "curves": ("layer_curves", "method_dots"),
     "export": ("save_record", "save_rows"),
     "palette": ("diverging", "diverging_map", "styles"),
     "tables": ("table",),
