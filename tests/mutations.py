@@ -181,7 +181,7 @@ student = of(
     ),
 )
 NONSENSE = "test_nonsense_options.py::test_a_switch_takes_true_and_false_alone"
-table = of("book/lrp_book/sphinx/rule_table.py", "test_rule_table.py")
+table = of("book/lrp_book/sphinx/tables.py", "test_rule_table.py")
 front = of(
     "widgets/base.py", "test_widgets.py::test_a_front_end_is_one_small_module_and_one_style_of_our_own"
 )
