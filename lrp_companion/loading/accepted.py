@@ -223,8 +223,6 @@ def check_tokenizer(name: str, tokenizer: Any, vocabulary: int, *, causal: bool)
 LEAST_TOKENS = 3  # a word between two special tokens
 MOST_LAYERS = 1_000
 """More than any model of these families has; layers are made one by one before the weights are read."""
-
-
 CORRECT = "correct config.json, or save the model again with save_pretrained"
 
 

@@ -28,6 +28,9 @@ from lrp_companion.terminal import Fault
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+JOB = "job"  # the column that says which job a row belongs to
+CHECKSUM = "sha256"  # in the header of a net's weights
+SHARDS, NETS = "shards", "nets"
 
 
 def key_of(config: Mapping[str, Any]) -> str:
@@ -105,11 +108,6 @@ _ENTRIES: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "axes": _are_axes,
 }
 """What a report reads in a manifest besides the configuration, with a check of each entry."""
-
-
-JOB = "job"  # the column that says which job a row belongs to
-CHECKSUM = "sha256"  # in the header of a net's weights
-SHARDS, NETS = "shards", "nets"
 
 
 class RunError(Fault, RuntimeError):
