@@ -288,8 +288,7 @@ def _answer_jobs(args: argparse.Namespace, device: str) -> Any:
 
 def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:
     options = _chosen(args, ("nets",) if args.task == "mnist-grid" else ("model", "methods", "nets"))
-    from lrp_companion.runs.digit_jobs import MnistJobs
-    from lrp_companion.runs.digit_variant_jobs import MnistGridJobs
+    from lrp_companion.runs.digit_jobs import MnistGridJobs, MnistJobs
     from lrp_companion.sources import load_dataset
 
     train, test = (
@@ -303,9 +302,8 @@ def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:
 
 
 def _report(args: argparse.Namespace) -> None:
-    from lrp_companion.paper.files import write_figures, write_report
     from lrp_companion.paper.printed import report
-    from lrp_companion.paper.report import report_rows
+    from lrp_companion.paper.report import report_rows, write_figures, write_report
     from lrp_companion.runs.load import load_runs
 
     check_output()

@@ -140,14 +140,16 @@ loo = of("methods/perturbation.py", "test_text_methods.py")
 words = of("words.py", "test_words.py")
 attribution = of("attribution.py", "test_attribution.py")
 export = of("show/export.py", "test_export.py")
-shares = of("metrics/variance.py", "test_variance.py::test_sums_of_squares_are_those_of_least_squares")
+shares = of(
+    "book/lrp_book/ch06_protocol.py", "test_variance.py::test_sums_of_squares_are_those_of_least_squares"
+)
 resampled = of("metrics/statistics.py", "test_protocol_grid.py")
 significance = of("book/lrp_book/significance.py", "test_ch06.py")
 masks = of("masks.py", "test_masks.py")
 levels = of("methods/levels.py", "test_levels.py")
 head = of("widgets/static/head_stepper.js", "test_front_ends.py::test_deno_tests_pass")
 chapter5 = of("book/lrp_book/ch05_worth.py", "test_ch05.py")
-spacing = of("show/spacing.py", "test_canvas.py")
+spacing = of("show/canvas.py", "test_canvas.py")
 canvas = of("show/canvas.py", "test_canvas.py")
 say = of("book/lrp_book/say.py", "test_say.py")
 ENGINE_MAPS = "test_browser_engine.py::test_every_map_is_pythons_on_the_same_weights"
@@ -179,14 +181,15 @@ student = of(
     ),
 )
 NONSENSE = "test_nonsense_options.py::test_a_switch_takes_true_and_false_alone"
-table = of("book/lrp_book/sphinx/rule_table.py", "test_rule_table.py")
+table = of("book/lrp_book/sphinx/tables.py", "test_rule_table.py")
 front = of(
     "widgets/base.py", "test_widgets.py::test_a_front_end_is_one_small_module_and_one_style_of_our_own"
 )
 session = of("book/lrp_book/sessions.py", "test_sessions.py")
 mask_hunt = of("book/lrp_book/sphinx/mask_hunt.py", "test_mask_hunt.py")
 launch = of("book/lrp_book/sphinx/launch.py", "test_launch.py")
-paired = of("metrics/paired.py", "test_paired.py")
+paired = of("book/lrp_book/paired.py", "test_paired.py")
+trained = of("metrics/statistics.py", "test_paired.py")
 WEIGHED = "test_ch05.py::test_what_r_is_worth_over_trainings[attnlrp-no-special]"
 worth = of("book/lrp_book/worth.py", "test_ch05.py::test_loo_of_another_training_and_of_another_depth")
 split = of(
@@ -226,12 +229,12 @@ grid = of("metrics/grid.py", "test_grid.py")
 folder = of("runs/folder.py", "test_run_folder.py")
 terminal = of("terminal.py", "test_terminal.py")
 compute = of("loading/compute.py", "test_compute.py")
-entries = of("loading/config_entries.py", "test_config_entries.py")
+entries = of("loading/accepted.py", "test_config_entries.py")
 run = of("runs/execute.py", "test_run_execute.py::TestStopped")
 jobs = of("runs/review_jobs.py", "test_run_load.py::TestMethods")
 columns = of("runs/review_columns.py", "test_run_load.py::TestMethods")
 answer_jobs = of("runs/answer_jobs.py", "test_answer_runs.py")
-answer_run = of("runs/answer_run.py", "test_answer_runs.py")
+answer_run = of("runs/load.py", "test_answer_runs.py")
 
 # fmt: off
 
@@ -264,7 +267,7 @@ def spread(name: str, file: str, old: str, new: str, test: str = SAME_SCORES) ->
 
 def refused(name: str, old: str, new: str, test: str) -> Mutation:
     """A mutation of which maps of devices are refused."""
-    return spread(name, "loading/device_map.py", old, new, test)
+    return spread(name, "loading/compute.py", old, new, test)
 
 
 MUTATIONS: list[Mutation] = [
@@ -604,13 +607,14 @@ MUTATIONS: list[Mutation] = [
          "torch.cat([of_patches, *before], dim=1)"),
     seen("images come back transposed", "families/patches.py", "permute(0, 3, 1, 4, 2, 5)",
          "permute(0, 3, 2, 4, 1, 5)"),
-    seen("norms swapped", "families/vision.py",
+    seen("norms swapped", "families/pre_norm.py",
          "attention_input_norm=norm_of(layer.layernorm_before)",
          "attention_input_norm=norm_of(layer.layernorm_after)"),
-    seen("keys for queries", "families/vision.py", "query=attention.q_proj, key=attention.k_proj,",
-         "query=attention.k_proj, key=attention.q_proj,"),
-    seen("no final norm", "families/vision.py", "final_norm=norm_of(base.layernorm),", ""),
-    seen("DeiT's second token forgotten", "families/vision.py", '("cls_token", "distillation_token")',
+    seen("keys for queries", "families/pre_norm.py", "attention.k_proj, value=attention.v_proj, "
+         "attention_out=attention.o_proj, up=mlp.fc1", "attention.q_proj,\n        value=attention.v_proj,\n"
+         "        attention_out=attention.o_proj,\n        up=mlp.fc1"),
+    seen("no final norm", "families/pre_norm.py", "final_norm=norm_of(base.layernorm),", ""),
+    seen("DeiT's second token forgotten", "families/pre_norm.py", '("cls_token", "distillation_token")',
          '("cls_token", "cls_token")'),
     seen("two heads added up", "families/wiring.py", "[self.first.weight, self.second.weight], dim=1) / 2",
          "[self.first.weight, self.second.weight], dim=1)"),
@@ -638,7 +642,7 @@ MUTATIONS: list[Mutation] = [
     Mutation("predictions: mixed is met", "book/lrp_book/predictions.py",
              "MET if held == len(figures) else FAILED", "MET if held else FAILED", ("test_ch08.py",)),
     loaded("the caller's network is changed", "out = copied(network)", "out = network",
-           file="loading/device_map.py"),
+           file="loading/compute.py"),
     Mutation("places: any word is a hub id", "loading/places.py", "if not slash:", "if not text:",
              ("test_places.py",)),
     # products and linear attention: the shares
@@ -732,8 +736,6 @@ MUTATIONS: list[Mutation] = [
     worth("all tokens count", "keep[special] = False", "pass"),
     worth("the other's LOO is not given", "(ab - ac * bc)", "ab", WEIGHED),
     worth("a model is its own reference", "[one for one in runs if one is not run]", "list(runs)", WEIGHED),
-    chapter5("the halves in one order on both paths", "gain if path == \"back-to-front\" else -gain", "gain",
-             "test_ch05.py::test_halves_of_the_layers"),
     chapter5("models of two depths are trainings", "if run.layers == other.layers else another_depth",
              "if True else another_depth",
              "test_ch05.py::test_loo_of_another_training_and_of_another_depth"),
@@ -743,8 +745,8 @@ MUTATIONS: list[Mutation] = [
         "with contextlib.suppress(): kept.append("),
     paired("a tie is a win", "(np.sign(difference) + 1) / 2", "(np.sign(difference) >= 0) * 1.0"),
     paired("z is r itself", "return np.arctanh(np.clip(", "return np.asarray(np.clip("),
-    paired("only examples vary", "for axis in (1, 0):  # of", "for axis in (0,):  # of"),
-    paired("the power is forgotten", "(1.959964 + 0.841621) / 1.959964", "1.0"),
+    trained("only examples vary", "for axis in (1, 0):  # of", "for axis in (0,):  # of"),
+    trained("the power is forgotten", "(1.959964 + 0.841621) / 1.959964", "1.0"),
     judged("open effects contradict", 'return "contradicted" if other in sides else "inconclusive"',
            'return "contradicted"'),
     judged("one statistic is enough", "return by_pearson if by_pearson == by_rank else",

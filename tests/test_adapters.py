@@ -15,7 +15,7 @@ import transformers
 from tiny_models import build, mean_pooled, pre_norm, vision
 
 from lrp_companion.checks import CompanionError, ModelError, SourceError
-from lrp_companion.loading import adapter_entries
+from lrp_companion.loading import adapters
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
 
@@ -505,7 +505,7 @@ SLOW = r"(.*a)*(.*e)*(([a-z.]+)+)+!"
 def test_patterns_without_an_end(
     tmp_path: Path, entries: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter_entries, "PATIENCE", 0.5)
+    monkeypatch.setattr(adapters, "PATIENCE", 0.5)
     folder, _, _ = classifier(tmp_path)
     assert next(iter(entries)) in refusal(edit(folder, **entries))
 

@@ -17,10 +17,9 @@ from lrp_companion import cli
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.runs.answer_jobs import AnswerJobs
-from lrp_companion.runs.answer_run import AnswerRun
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.labelled import mean
-from lrp_companion.runs.load import load_run
+from lrp_companion.runs.load import AnswerRun, load_run
 from lrp_companion.sources import load_dataset
 
 COLUMNS = {

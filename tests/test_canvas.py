@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 from matplotlib.text import Text
 
-from lrp_companion.show.canvas import Name, drawing, headline, label_ends, label_points, settle
+from lrp_companion.show.canvas import Name, drawing, headline, label_ends, label_points, settle, spread
 from lrp_companion.show.palette import INK
-from lrp_companion.show.spacing import spread
 
 
 def slow_spread(wanted: list[int], gap: int, low: int, high: int) -> float:

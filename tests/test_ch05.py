@@ -22,7 +22,6 @@ from lrp_book.ch05_worth import (
     ends_of,
     from_scratch,
     judged_claims,
-    later_minus_first,
     lead,
     scale,
     table1_short,
@@ -37,9 +36,8 @@ from scipy.stats import rankdata
 from test_recomputed import plain_loo, plain_r
 
 from lrp_companion.checks import InputError, SourceError
-from lrp_companion.masks import path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
-from lrp_companion.metrics.paired import over_trainings
+from lrp_companion.metrics.statistics import over_trainings
 from lrp_companion.paper.published import paper_table
 from lrp_companion.runs.labelled import mean
 from lrp_companion.runs.load import TextRun, load_run
@@ -285,16 +283,6 @@ def test_leads_are_those_of_the_rows(short: str) -> None:
         both = np.isfinite(r[0]) & np.isfinite(r[1])
         made = lead(records(RESULTS), short, key)
         assert made.mean == pytest.approx((r[0] - r[1])[both].mean(), abs=1e-12) and made.n == both.sum()
-
-
-@pytest.mark.parametrize("path", ["back-to-front", "front-to-back"])
-def test_halves_of_the_layers(path: str) -> None:
-    here = run(TEXT_RUNS["sst2-12"])
-    means = [np.mean(here.r(mask, POSITIONS)) for mask in (frozenset(), *path_masks(12)[path])]
-    gains = np.diff(means)
-    walked_first, walked_last = gains[:6].sum(), gains[6:].sum()
-    later = walked_first - walked_last if path == "back-to-front" else walked_last - walked_first
-    assert later_minus_first(here, path, "positions").mean == pytest.approx(later, abs=1e-9)
 
 
 def test_claims_without_runs(tmp_path: Path) -> None:

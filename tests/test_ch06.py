@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from lrp_book import ch06_causes, ch06_protocol, ch06_trainings
-from lrp_book.ch06_protocol import stated_cells
+from lrp_book.ch06_protocol import variance_shares
 from lrp_book.significance import features, group_differences, holm, rank_correlations
 from test_digit_variants import digits, run  # noqa: F401 - fixtures
 from test_protocol_grid import RECORD, WITH_POSITIONS, Plain, recorded, text, turned  # noqa: F401
@@ -22,11 +22,10 @@ from test_report import EXPLAINERS, level, mnist_run
 from lrp_companion import ProtocolSwitchboard
 from lrp_companion.checks import CompanionError, InputError, SourceError
 from lrp_companion.metrics import Interval
-from lrp_companion.metrics.variance import variance_shares
 from lrp_companion.paper.digit_variants import digit_grid, digit_ig, paper_values
 from lrp_companion.paper.protocol_grid import PROTOCOL_AXES, counts, grid
 from lrp_companion.paper.report import find_trainings
-from lrp_companion.runs.digit_variant_jobs import variants
+from lrp_companion.runs.digit_jobs import variants
 from lrp_companion.runs.load import MnistGridRun, TextRun, load_run
 from lrp_companion.schema import AXIS_OPTIONS, Protocol
 from lrp_companion.widgets.boards import _steps, digit_board, switchboard
@@ -143,25 +142,6 @@ def test_the_sign_turns_where_exactly_one_sum_is_negative():
     raw = record.r("attnlrp", WITH_POSITIONS)
     share = (np.isclose(divided, -raw) & (raw != 0)).mean()
     assert ch06_causes.signs(record, "attnlrp")["turned"].mean == pytest.approx(share, abs=1e-9)
-
-
-@recorded
-def test_sums_over_all_tokens_give_words_the_signs_of_all():
-    record = load_run(RECORD)
-    made = ch06_causes.stated_with_whole_sums(record)
-    loo = np.array([scores.sum() for scores in record.loo()])
-    columns = []
-    for method in ("cp-lrp", "attnlrp"):
-        negative = record.negative_sum(method, site="word+position", tokens="all")
-        r = record.r(method, Protocol(site="word+position"))
-        columns.append(r * np.where(negative == 1, -1, 1) * np.sign(loo))
-    expected = np.nanmean(columns[0] - columns[1])
-    here = made.sel(site="word+position", tokens="no-special").item()
-    assert here.mean == pytest.approx(expected, abs=2e-3)
-    for cell in stated_cells(grid(record)):
-        if cell["tokens"] == "all":  # the same where all tokens count
-            here = made.sel(site=cell["site"], tokens="all").item()
-            assert here.mean == pytest.approx(cell["difference"].mean, abs=1e-6)
 
 
 @recorded

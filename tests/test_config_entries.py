@@ -13,8 +13,8 @@ from tiny_models import TEXTS, build, save
 
 import lrp_companion as lrp
 from lrp_companion.checks import CompanionError, ModelError
+from lrp_companion.loading.accepted import MOST_LAYERS
 from lrp_companion.loading.classifier import load_classifier
-from lrp_companion.loading.config_entries import MOST_LAYERS
 
 
 def changed(folder: Path, place: Path, file: str, **entries: Any) -> Path:

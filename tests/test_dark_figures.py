@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from browsing import open_page
-from lrp_book.sphinx.dark_figures import PAGE, dark, write_dark
+from lrp_book.sphinx.dark_figures import PAGE, dark, srgb_to_oklab, write_dark
 from PIL import Image
 
 from lrp_companion.registry import METHODS
 from lrp_companion.show.canvas import drawing
-from lrp_companion.show.palette import INK, QUIET, SPARE, STYLES, oklab_to_srgb, srgb_to_oklab
+from lrp_companion.show.palette import INK, QUIET, SPARE, STYLES, oklab_to_srgb
 
 
 def rgb(colour: str) -> np.ndarray:

@@ -16,7 +16,7 @@ from torch import nn
 import lrp_companion as lrp
 from lrp_companion.checks import InputError, ModelError, SourceError
 from lrp_companion.loading.classifier import Classifier, load_classifier
-from lrp_companion.loading.device_map import check_device_map, check_placed
+from lrp_companion.loading.compute import check_device_map, check_placed
 from lrp_companion.methods import layer_lattice, layer_relevance
 from lrp_companion.model_check import check
 from lrp_companion.registry import TEXT_METHODS

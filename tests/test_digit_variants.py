@@ -25,7 +25,7 @@ from lrp_companion.paper.digit_variants import (
     paper_values,
 )
 from lrp_companion.runs.digit_invariance import EXPLAINERS, invariance_table, train_pair
-from lrp_companion.runs.digit_variant_jobs import VARIANT_AXES, MnistGridJobs, variants
+from lrp_companion.runs.digit_jobs import VARIANT_AXES, MnistGridJobs, variants
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.folder import read_folder
 from lrp_companion.runs.load import MnistGridRun, load_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from family_checks import CHECKS, FAMILIES, ROOT, family_of, rows
-from lrp_book.sphinx.family_checks import check_table
+from lrp_book.sphinx.tables import check_table
 from tiny_models import IMAGE_FAMILIES
 
 from lrp_companion.families import FAMILIES as WIRED

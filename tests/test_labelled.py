@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lrp_companion import InputError
-from lrp_companion.metrics.paired import over_trainings
+from lrp_companion.metrics.statistics import over_trainings
 from lrp_companion.paper.protocol_grid import DISTINCT, grid, protocols_of
 from lrp_companion.runs.labelled import mean, r_with_loo, side
 from lrp_companion.runs.load import load_run

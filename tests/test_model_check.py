@@ -14,8 +14,7 @@ from lrp_companion import cli
 from lrp_companion.checks import InputError, ModelError
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import layer_relevance
-from lrp_companion.tape.meter import CAUSES, keeps, metered
-from lrp_companion.tape.steps import MapStep
+from lrp_companion.tape.steps import CAUSES, MapStep, keeps, metered
 
 MODELS = ("bert", "electra", "distilbert", *PRE_NORM)
 

@@ -6,19 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from lrp_book.paired import bootstrap_median, compare_paired, fisher_z, win_rate
 from scipy import stats
 
 from lrp_companion.checks import InputError
-from lrp_companion.metrics.paired import (
-    bootstrap_median,
-    compare_paired,
+from lrp_companion.metrics.statistics import (
+    Interval,
+    bootstrap_mean,
     detectable,
-    fisher_z,
     mean_over,
     over_trainings,
-    win_rate,
+    paired_difference,
 )
-from lrp_companion.metrics.statistics import Interval, bootstrap_mean, paired_difference
 
 RNG = np.random.default_rng(3)
 A, B = RNG.uniform(-1, 1, 60), RNG.uniform(-1, 1, 60)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from lrp_book.sphinx.rule_table import rule_table
+from lrp_book.sphinx.tables import rule_table
 
 from lrp_companion import rules
 

@@ -19,9 +19,10 @@ import pytest
 from lrp_book.ch06_causes import by_first_sign, interventions, site_change
 from lrp_book.ch06_protocol import matched_share, stated_cells
 from lrp_book.layers import standing
+from lrp_book.paired import compare_paired
 
 from lrp_companion.attribution import SITES
-from lrp_companion.metrics.paired import compare_paired, over_trainings
+from lrp_companion.metrics.statistics import over_trainings
 from lrp_companion.paper.protocol_grid import grid
 from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.schema import Protocol

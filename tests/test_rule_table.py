@@ -9,7 +9,7 @@ from sphinx.application import Sphinx
 from lrp_companion.rules import RULES
 
 CONF = """
-extensions = ["myst_parser", "sphinxcontrib.bibtex", "lrp_book.sphinx.rule_table"]
+extensions = ["myst_parser", "sphinxcontrib.bibtex", "lrp_book.sphinx.tables"]
 myst_enable_extensions = ["amsmath", "colon_fence", "dollarmath"]
 bibtex_bibfiles = ["references.bib"]
 numfig = True

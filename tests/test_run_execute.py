@@ -30,10 +30,9 @@ import lrp_companion
 from lrp_companion.cli import main
 from lrp_companion.provenance import PACKAGES
 from lrp_companion.runs import execute, review_jobs
-from lrp_companion.runs.cost import DEFAULT_METHODS
-from lrp_companion.runs.folder import read_folder
+from lrp_companion.runs.base_run import DEFAULT_METHODS
+from lrp_companion.runs.folder import key_of, read_folder
 from lrp_companion.runs.load import load_run
-from lrp_companion.runs.manifest import key_of
 from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.sources import load_dataset
 from lrp_companion.sources.folder import VARIABLE

@@ -19,8 +19,7 @@ import pytest
 from lrp_companion import runs
 from lrp_companion.checks import CompanionError, InputError, SourceError
 from lrp_companion.runs import folder as folder_module
-from lrp_companion.runs.folder import JOB, RunError, RunFolder, open_folder, read_folder
-from lrp_companion.runs.manifest import FORMAT, key_of
+from lrp_companion.runs.folder import FORMAT, JOB, RunError, RunFolder, key_of, open_folder, read_folder
 
 CONFIG = {"task": "sst2", "seed": 0, "methods": ["loo", "ig"], "dtype": "float64"}
 SHAPE = re.compile(r"^\w+: got .+; expected .+\. Next step: .+\.$")

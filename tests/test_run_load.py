@@ -20,7 +20,7 @@ from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.masks import masks_on_paths
 from lrp_companion.methods import attribute, layer_lattice, removal_evaluator
 from lrp_companion.metrics import agreement, bootstrap_mean, paired_difference, perturbation_curve
-from lrp_companion.runs.cost import DEFAULT_METHODS
+from lrp_companion.runs.base_run import DEFAULT_METHODS
 from lrp_companion.runs.digit_invariance import NET_VARIANTS, invariance_table, train_pair
 from lrp_companion.runs.digit_jobs import MnistJobs
 from lrp_companion.runs.execute import execute

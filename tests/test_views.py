@@ -20,11 +20,10 @@ from PIL import Image
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError
-from lrp_companion.metrics import Curve, Interval, bootstrap_mean, perturbation_curve
+from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.show import (
     layer_curves,
     method_dots,
-    perturbation_figure,
     table,
     terminal_table,
     token_heatmap,
@@ -252,7 +251,6 @@ def test_loo_comes_first_and_every_row_tells_its_r():
             "12 values of the paper for single; expected 1",
         ),
         (lambda: method_dots({}), "got no groups, or an empty one"),
-        (lambda: perturbation_figure({"loo": []}), "perturbation_figure: got no curves"),
     ],
 )
 def test_views_refuse_by_name(call, words):
@@ -445,26 +443,6 @@ def test_method_dots_hold_the_intervals():
             assert np.isnan(i.low) or (i.low, i.high) in drawn
         assert (0.52,) in drawn
     assert "CP-LRP 0.50 [0.40, 0.60]" in repr(figure)
-
-
-def test_perturbation_figure_draws_one_text_as_it_is_and_many_as_means():
-    def curves(length):
-        weights = np.arange(1.0, length + 1)
-        return [
-            perturbation_curve(lambda keep: keep @ weights, weights, order=order)
-            for order in ("morf", "lerf")
-        ]
-
-    single = perturbation_figure({"loo": curves(4)})
-    assert_draws(single)
-    assert list(single.axes[0].get_lines()[0].get_ydata()) == [10, 6, 3, 1, 0]
-    assert list(single.axes[1].get_lines()[0].get_xdata()) == [0, 0.25, 0.5, 0.75, 1]
-    many = perturbation_figure({"loo": [*curves(2), *curves(4)], "ig": curves(4)[:1]})
-    assert_draws(many)
-    y = many.axes[0].get_lines()[0].get_ydata()
-    assert (y[0], y[10], y[-1]) == pytest.approx(((3 + 10) / 2, (1 + 3) / 2, 0))
-    one_order = perturbation_figure({"loo": [Curve(np.array([1.0, 0.0]), np.array([0, 1]), "morf", 1)]})
-    assert len(one_order.axes) == 1
 
 
 def test_figures_leave_no_state_behind():

@@ -46,8 +46,6 @@ KINDS = {
     "method": ("#0067a5", "o"),
 }
 """What an r is of, with its colour and marker."""
-LOOKS = {"words": ("#0067a5", "o"), "positions": ("#c44c00", "s"), "sums": ("#00755e", "^")}
-"""Colour and marker of each protocol."""
 
 
 # -- claims, and the numbers of sentences ------------------------------------------------------------------
@@ -81,14 +79,6 @@ def paper_r(run: TextRun, method: str) -> float:
     """The paper's mean r of a method on this run's data, NaN where it has none."""
     rows = [row for row in paper_table("table2") if row["dataset"] == dataset_of(run)]
     return {row["method"]: row["loo_r"] for row in rows}.get(PAPER_METHODS[method], math.nan)
-
-
-def later_minus_first(run: TextRun, path: str, protocol: str) -> Interval:
-    """The gain in r of the later half of the layers minus that of the first half, along a path of steps."""
-    steps = [NONE, *path_masks(run.layers)[path]]
-    r = [run.r(steps[k], PROTOCOLS[SHORT[protocol]]) for k in (0, run.layers // 2, run.layers)]
-    gain = (r[1] - r[0]) - (r[2] - r[1])  # of the half that is bypassed first
-    return bootstrap_mean(gain if path == "back-to-front" else -gain)
 
 
 def other_training(kept: Records) -> Interval:

@@ -9,27 +9,24 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-import xarray as xr
 
 from lrp_book.ch06_protocol import BOTH, COLOURS, EFFECT, MARKERS, needs
 from lrp_book.layers import gain_under, layer_gains
+from lrp_book.paired import win_rate
 from lrp_book.significance import features, group_differences, holm, rank_correlations
 from lrp_book.worth import correlations, kept_tokens
 from lrp_companion.checks import InputError
 from lrp_companion.masks import NONE, mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
-from lrp_companion.metrics.paired import win_rate
 from lrp_companion.metrics.statistics import bootstrap_columns, intervals, side_of_zero
 from lrp_companion.paper.protocol_grid import DISTINCT, Row, counts, grid, needs_text, title
 from lrp_companion.paper.tables import needs_masks
-from lrp_companion.runs.labelled import mean, r_with_loo
 from lrp_companion.runs.load import Explanation, TextRun
 from lrp_companion.schema import PROTOCOLS, Protocol
 from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_ends, limits, settle
 from lrp_companion.show.palette import INK, styles
 from lrp_companion.show.tables import Table, table
 
-PLAIN = {"map": "raw", "removal": "attention-mask", "target": "logit", "statistic": "pearson"}
 EVERYTHING = Protocol(site="word+position", tokens="all")
 """Words + positions, all tokens, raw maps: the protocol in which [CLS] counts most."""
 
@@ -61,20 +58,6 @@ def signs(run: TextRun, explanation: Explanation, *, protocol: Protocol = EVERYT
     parts["r, otherwise, sum to one"] = divided[known & ~positive]
     whole = dict(zip(names, columns, strict=True))
     return whole | {name: bootstrap_mean(r) if len(r) else None for name, r in parts.items()}
-
-
-def stated_with_whole_sums(run: TextRun) -> xr.DataArray:
-    """The effect under the paper's stated choices if each sum runs over all tokens, even where [CLS] and
-    [SEP] do not count: intervals with the axes site and tokens.
-
-    The paper says that maps sum to one, but not over which tokens. Dividing by a sum only changes the sign of
-    r, so r without special tokens takes the signs of the sums over all tokens.
-    """
-    r = r_with_loo(run, list(BOTH), **{**PLAIN, "map": DISTINCT})
-    whole = r.sel(tokens="all")
-    with np.errstate(invalid="ignore", divide="ignore"):
-        divided = r.sel(map="raw") * np.sign(whole.sel(map="sum-to-one") / whole.sel(map="raw"))
-    return mean(divided.sel(explainer="cp-lrp") - divided.sel(explainer="attnlrp"))
 
 
 def signs_table(runs: Sequence[TextRun]) -> Table:

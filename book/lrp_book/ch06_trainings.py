@@ -26,14 +26,14 @@ from lrp_book.ch06_protocol import (
     option_matrix,
     percent,
     subsets,
+    variance_shares,
 )
 from lrp_book.committed import SHORT_RECIPE, Records
 from lrp_book.predictions import Point, judged, one_sign
 from lrp_book.say import MissingRecord
 from lrp_companion.checks import InputError, choose
 from lrp_companion.metrics import bootstrap_mean, pearson
-from lrp_companion.metrics.paired import over_trainings
-from lrp_companion.metrics.variance import variance_shares
+from lrp_companion.metrics.statistics import over_trainings
 from lrp_companion.paper.digit_variants import (
     ACCURACY,
     MAPS_COMPARED,

@@ -24,13 +24,13 @@ from matplotlib.ticker import MaxNLocator
 from lrp_book.ch06_causes import first_loo
 from lrp_book.ch06_protocol import STATED, nearer_of
 from lrp_book.ch07_remedy import dominated, frontier
+from lrp_book.paired import compare_paired
 from lrp_book.predictions import BOTH_RULES, Point, one_sign
 from lrp_book.say import MissingRecord
 from lrp_book.worth import worth as worth_of
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.masks import path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
-from lrp_companion.metrics.paired import compare_paired
 from lrp_companion.paper.claims import Claim, Effect, side
 from lrp_companion.paper.protocol_grid import counts, grid
 from lrp_companion.registry import label_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 # the order of the registry: BERT's relatives first
 from lrp_companion.families.post_norm import albert, bert, bert_like, distilbert, electra, roberta
-from lrp_companion.families.pre_norm import gemma2, gemma3, gpt2, llama, mistral, modernbert, qwen
-from lrp_companion.families.vision import deit, vit
+from lrp_companion.families.pre_norm import deit, gemma2, gemma3, gpt2, llama, mistral, modernbert, qwen, vit
 from lrp_companion.families.wiring import FAMILIES, LayerWiring, Wiring, family, forget_family
 
 __all__ = [

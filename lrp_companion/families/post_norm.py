@@ -96,22 +96,22 @@ def _read_by_head(end: Any, activation: Any) -> Steps:
     return head_steps(after_first(end))
 
 
+def _masked_words(end: Any) -> Steps:
+    """The steps of a head for masked words, under RoBERTa's names."""
+    return head_steps(end.dense, gelu, end.layer_norm, end.decoder)
+
+
 @family("camembert")
 @family("xlm-roberta")
 @family("roberta")
 def roberta(model: Any) -> Wiring:
     """RoBERTa: positions start behind the padding index."""
-
-    def masked() -> Steps:
-        end = model.lm_head
-        return head_steps(end.dense, gelu, end.layer_norm, end.decoder)
-
     base = _below_head(model, "roberta")
     return with_head(
         lambda head: bert_like(base, head, first_position=base.embeddings.padding_idx + 1),
         model,
         classes=lambda: _read_by_head(model.classifier, torch.tanh),
-        masked=masked,
+        masked=lambda: _masked_words(model.lm_head),
     )
 
 
@@ -135,10 +135,6 @@ def mpnet(model: Any) -> Wiring:
         for x in base.encoder.layer
     )
 
-    def masked() -> Steps:
-        end = model.lm_head
-        return head_steps(end.dense, gelu, end.layer_norm, end.decoder)
-
     return with_head(
         lambda head: Wiring(
             word=e.word_embeddings,
@@ -152,7 +148,7 @@ def mpnet(model: Any) -> Wiring:
         ),
         model,
         classes=lambda: _read_by_head(model.classifier, torch.tanh),
-        masked=masked,
+        masked=lambda: _masked_words(model.lm_head),
     )
 
 

@@ -1,4 +1,6 @@
-"""The wirings of families with norms before their branches (pre-LN): ModernBERT, GPT-2, Llama's relatives."""
+"""The wirings of families with norms before their branches (pre-LN): ModernBERT, GPT-2, Llama's relatives,
+and ViT and DeiT, which read images.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,10 @@ from typing import Any
 from torch import nn
 
 from lrp_companion.families.modules import refused
+from lrp_companion.families.patches import PatchEmbedding, PositionTable
 from lrp_companion.families.tasks import (
     ANSWER,
+    IMAGE_CLASSES,
     NEXT_TOKEN,
     TOKEN_CLASSES,
     Steps,
@@ -21,6 +25,7 @@ from lrp_companion.families.tasks import (
 from lrp_companion.families.wiring import (
     LayerWiring,
     LinearPart,
+    MeanOfTwo,
     Norm,
     RootMeanSquare,
     SoftCap,
@@ -289,3 +294,59 @@ def _rms(module: Any, offset: float) -> Norm | None:
     if not isinstance(norm, RootMeanSquare) or isinstance(module, nn.RMSNorm):
         return norm
     return dataclasses.replace(norm, offset=offset)
+
+
+@family("vit")
+def vit(model: Any) -> Wiring:
+    """ViT: [CLS] and the patches of an image, learned positions; the first token is read."""
+    return _vision(model, model.vit, ("cls_token",))
+
+
+@family("deit")
+def deit(model: Any) -> Wiring:
+    """DeiT: a distillation token behind [CLS]; with a teacher's head both are read, and logits averaged."""
+    special = ("cls_token", "distillation_token")
+    if not hasattr(model, "distillation_classifier"):
+        return _vision(model, model.deit, special)
+    both = MeanOfTwo(model.cls_classifier, model.distillation_classifier)
+    return _vision(model, model.deit, special, head=both, readout="two")
+
+
+def _vision(
+    model: Any,
+    base: Any,
+    special: tuple[str, ...],
+    *,
+    head: MeanOfTwo | None = None,
+    readout: str = "first",
+) -> Wiring:
+    e = base.embeddings
+    before = tuple(getattr(e, name) for name in special)
+    height, width = e.patch_embeddings.image_size
+    words = PatchEmbedding(e.patch_embeddings.projection, before, (height, width))
+    return Wiring(
+        word=words,
+        position=PositionTable(e.position_embeddings),
+        layers=tuple(_vision_layer(layer) for layer in base.layers),
+        head=head_steps(head or model.classifier),
+        heads=model.config.num_attention_heads,
+        final_norm=norm_of(base.layernorm),
+        task=IMAGE_CLASSES,
+        readout=readout,
+    )
+
+
+def _vision_layer(layer: Any) -> LayerWiring:
+    attention, mlp = layer.attention, layer.mlp
+    return LayerWiring(
+        query=attention.q_proj,
+        key=attention.k_proj,
+        value=attention.v_proj,
+        attention_out=attention.o_proj,
+        up=mlp.fc1,
+        activation=mlp.activation_fn,
+        down=mlp.fc2,
+        attention_input_norm=norm_of(layer.layernorm_before),
+        mlp_input_norm=norm_of(layer.layernorm_after),
+        scale=attention.scaling,
+    )

@@ -21,8 +21,32 @@ the first two tokens, joined into one vector.
 """
 
 
+class LinearMap:
+    """What stands for a linear module: called with x, it gives `W x + b`."""
+
+    @property
+    def weight(self) -> Tensor:
+        """Shape (out, in)."""
+        raise NotImplementedError
+
+    @property
+    def bias(self) -> Tensor | None:
+        raise NotImplementedError
+
+    @property
+    def in_features(self) -> int:
+        return self.weight.shape[1]
+
+    @property
+    def out_features(self) -> int:
+        return self.weight.shape[0]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return linear(x, self.weight, self.bias)
+
+
 @dataclass(frozen=True)
-class LinearPart:
+class LinearPart(LinearMap):
     """Outputs `first` to before `last` of a linear module as a separate map; None: from or to the end.
     `transposed` where the module's weight is (in, out).
 
@@ -36,7 +60,6 @@ class LinearPart:
 
     @property
     def weight(self) -> Tensor:
-        """Shape (out, in)."""
         weight = self.module.weight.mT if self.transposed else self.module.weight
         return weight[self.first : self.last]
 
@@ -44,20 +67,9 @@ class LinearPart:
     def bias(self) -> Tensor | None:
         return None if self.module.bias is None else self.module.bias[self.first : self.last]
 
-    @property
-    def in_features(self) -> int:
-        return self.weight.shape[1]
-
-    @property
-    def out_features(self) -> int:
-        return self.weight.shape[0]
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight, self.bias)
-
 
 @dataclass(frozen=True)
-class LinearRows:
+class LinearRows(LinearMap):
     """Some outputs of a linear map, in another order."""
 
     map: Any
@@ -68,23 +80,12 @@ class LinearRows:
         return self.map.weight[list(self.rows)]
 
     @property
-    def in_features(self) -> int:
-        return self.weight.shape[1]
-
-    @property
-    def out_features(self) -> int:
-        return len(self.rows)
-
-    @property
     def bias(self) -> Tensor | None:
         return None if self.map.bias is None else self.map.bias[list(self.rows)]
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight, self.bias)
-
 
 @dataclass(frozen=True)
-class MeanOfTwo:
+class MeanOfTwo(LinearMap):
     """The mean of two linear maps, each of its half of the input: `(W_1 x_1 + b_1 + W_2 x_2 + b_2) / 2`."""
 
     first: Any
@@ -97,17 +98,6 @@ class MeanOfTwo:
     @property
     def bias(self) -> Tensor:
         return (self.first.bias + self.second.bias) / 2
-
-    @property
-    def in_features(self) -> int:
-        return self.weight.shape[1]
-
-    @property
-    def out_features(self) -> int:
-        return self.weight.shape[0]
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight, self.bias)
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,22 @@ from lrp_companion.checks import InputError, choose, is_whole, shown
 from lrp_companion.families.modules import check_modules, in_one_line, settle
 from lrp_companion.families.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_CLASSES, logits_of_output
 from lrp_companion.families.wiring import LinearRows, RootMeanSquare, Wiring, fresh_rotations
-from lrp_companion.loading.accepted import check_complete, check_config, check_finite, check_tokenizer
+from lrp_companion.loading.accepted import (
+    check_all_layers,
+    check_complete,
+    check_config,
+    check_finite,
+    check_tokenizer,
+)
 from lrp_companion.loading.comparison import COMPARE, check_forward
 from lrp_companion.loading.comparison import compare as compare_logits
-from lrp_companion.loading.compute import as_recorded, check_device, usual_device
-from lrp_companion.loading.config_entries import check_all_layers
-from lrp_companion.loading.device_map import check_device_map, check_placed
+from lrp_companion.loading.compute import (
+    as_recorded,
+    check_device,
+    check_device_map,
+    check_placed,
+    usual_device,
+)
 from lrp_companion.loading.images import EncodedImage, ImageReader, PixelScale
 from lrp_companion.loading.model_card import card_of, fingerprint_of
 from lrp_companion.loading.offsets import offsets_of

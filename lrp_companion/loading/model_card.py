@@ -12,7 +12,7 @@ from torch import nn
 
 from lrp_companion.families.tasks import ANSWER, ENDS, task_of
 from lrp_companion.families.wiring import Wiring
-from lrp_companion.loading.config_entries import longest
+from lrp_companion.loading.accepted import longest
 from lrp_companion.loading.images import PixelScale
 from lrp_companion.loading.reading import Readable
 from lrp_companion.loading.texts import token_texts

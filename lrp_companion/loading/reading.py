@@ -27,13 +27,26 @@ from lrp_companion.families.tasks import (
     TOKEN_CLASSES,
     task_of,
 )
-from lrp_companion.loading.adapter_entries import Entries, read_entries, refused
-from lrp_companion.loading.adapters import adapted, brought, inside, labels_of, merged, read_weights
-from lrp_companion.loading.config_entries import check_saved_as
-from lrp_companion.loading.device_map import undivided
-from lrp_companion.loading.folder_files import check_files, read_json
-from lrp_companion.loading.places import ADAPTER, CONFIG, PACKED, Place, locate
-from lrp_companion.loading.plain import check_network, check_object, check_settings, of_peft
+from lrp_companion.loading.accepted import (
+    check_network,
+    check_object,
+    check_saved_as,
+    check_settings,
+    of_peft,
+)
+from lrp_companion.loading.adapters import (
+    Entries,
+    adapted,
+    brought,
+    inside,
+    labels_of,
+    merged,
+    read_entries,
+    read_weights,
+    refused,
+)
+from lrp_companion.loading.compute import undivided
+from lrp_companion.loading.places import ADAPTER, CONFIG, PACKED, Place, check_files, locate, read_json
 from lrp_companion.sources import base_model
 
 AUTO = {

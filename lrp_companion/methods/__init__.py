@@ -22,8 +22,7 @@ from lrp_companion.methods.common import (
     switch,
     targets_of,
 )
-from lrp_companion.methods.completion import all_of, completed
-from lrp_companion.methods.contrast import contrasted
+from lrp_companion.methods.completion import all_of, completed, contrasted
 from lrp_companion.methods.levels import layer_relevance
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.perturbation import kept_logits, removal_evaluator

@@ -19,8 +19,7 @@ from lrp_companion.checks import choose, whole
 from lrp_companion.methods.common import check_output, settle, to_numpy
 from lrp_companion.methods.mask_gradient import check_seed, mask_gradient
 from lrp_companion.methods.perturbation import kept_logits
-from lrp_companion.methods.text_method import Work, text_method
-from lrp_companion.methods.units import units_in
+from lrp_companion.methods.text_method import Work, text_method, units_in
 
 CORRECTIONS = ("none", "scale", "shift", "line")
 

@@ -22,7 +22,7 @@ from lrp_companion.methods.common import (
 from lrp_companion.methods.lrp import check_epsilon, check_rules
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.schema import check_layers
-from lrp_companion.tape.meter import CAUSES, keeps, metered
+from lrp_companion.tape.steps import CAUSES, keeps, metered
 
 
 @dataclass(frozen=True)

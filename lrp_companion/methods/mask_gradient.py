@@ -26,8 +26,7 @@ from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, shown, whole
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import Targets, check_output, to_numpy, watch
-from lrp_companion.methods.text_method import Work, gradients, text_method
-from lrp_companion.methods.units import unit_choice, units_in
+from lrp_companion.methods.text_method import Work, gradients, text_method, unit_choice, units_in
 from lrp_companion.tape.batching import budget, token_batches
 from lrp_companion.words import Units
 

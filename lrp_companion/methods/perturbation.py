@@ -35,8 +35,7 @@ from lrp_companion.methods.common import (
     to_numpy,
     watch,
 )
-from lrp_companion.methods.text_method import Work, groups_of, places_of, text_method
-from lrp_companion.methods.units import unit_choice, units_in
+from lrp_companion.methods.text_method import Work, groups_of, places_of, text_method, unit_choice, units_in
 from lrp_companion.schema import REMOVALS
 from lrp_companion.tape.batching import budget, token_batches
 from lrp_companion.tape.packed import Row, Whole, packed_logits

@@ -20,8 +20,7 @@ from lrp_companion.checks import InputError, whole
 from lrp_companion.methods.common import check_output, settle, to_numpy, watch
 from lrp_companion.methods.mask_gradient import check_seed
 from lrp_companion.methods.perturbation import check_removal, kept_logits
-from lrp_companion.methods.text_method import Work, text_method
-from lrp_companion.methods.units import unit_choice, units_in
+from lrp_companion.methods.text_method import Work, text_method, unit_choice, units_in
 
 MOST_EXACT = 16
 """Units of a text up to which all subsets may be asked for: 65,536 forward passes."""

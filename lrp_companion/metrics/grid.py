@@ -18,7 +18,6 @@ from lrp_companion.schema import (
     STATISTICS,
     TARGET_CHOICES,
     TOKEN_CHOICES,
-    Protocol,
     counted,
 )
 
@@ -113,12 +112,3 @@ def at_map(
         for total, size in zip(sums, sizes, strict=True)
     ]
     return r * signs[0] * signs[1]
-
-
-def place(protocol: Protocol) -> tuple[int, ...]:
-    """The index of a protocol's r on the axes (site, tokens, removal, target, statistic).
-
-    >>> place(Protocol())
-    (0, 0, 0, 0, 0)
-    """
-    return tuple(options.index(getattr(protocol, name)) for name, options in AXES.items())

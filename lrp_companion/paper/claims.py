@@ -19,8 +19,7 @@ import numpy as np
 
 from lrp_companion.masks import NONE
 from lrp_companion.metrics import Interval, bootstrap_mean
-from lrp_companion.metrics.paired import detectable
-from lrp_companion.metrics.statistics import side_of_band
+from lrp_companion.metrics.statistics import detectable, side_of_band
 from lrp_companion.paper.claim_specs import COLUMNS, IG_CLAIM, SPECS, Measures, Spec, Value
 from lrp_companion.paper.digit_variants import ACCURACY, MAPS_COMPARED, digit_ig
 from lrp_companion.paper.published import DATA, on_paper_data, paper_table
@@ -38,15 +37,6 @@ from lrp_companion.registry import label_of
 from lrp_companion.runs.load import AnswerRun, AnyRun, Explanation, MnistGridRun, MnistRun, TextRun
 from lrp_companion.schema import PROTOCOLS, Protocol
 
-VERDICTS = (
-    "reproduced",
-    "partly",
-    "mixed",
-    "contradicted",
-    "inconclusive",
-    "depends on the statistic",
-    "not testable here",
-)
 EFFECT_SIDES = ("the paper's", "open", "the other")
 
 
@@ -76,7 +66,7 @@ class Effect:
 
     @property
     def detectable(self) -> float:
-        """The smallest effect that these examples could have shown: see `metrics.paired.detectable`."""
+        """The smallest effect that these examples could have shown: see `metrics.statistics.detectable`."""
         return detectable(self.value)
 
 

@@ -14,7 +14,7 @@ from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
 from lrp_companion.paper.published import DATA, on_paper_data, paper_paths, paper_table
 from lrp_companion.registry import passes_of
-from lrp_companion.runs.cost import DEFAULT_METHODS, text_work, token_operations
+from lrp_companion.runs.base_run import DEFAULT_METHODS, text_work, token_operations
 from lrp_companion.runs.labelled import mean
 from lrp_companion.runs.load import AnswerRun, AnyRun, Explanation, MnistRun, TextRun
 from lrp_companion.schema import DEFAULT_PROTOCOL, Protocol

@@ -11,8 +11,7 @@ import pyarrow as pa
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.loading.texts import Text
 from lrp_companion.methods.common import watch
-from lrp_companion.runs.folder import JOB
-from lrp_companion.runs.manifest import key_of
+from lrp_companion.runs.folder import JOB, key_of
 from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.runs.text_run import TextRun
 from lrp_companion.sources import Dataset

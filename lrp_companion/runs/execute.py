@@ -26,8 +26,16 @@ from tqdm import tqdm
 from lrp_companion.checks import CompanionError, InputError, is_whole
 from lrp_companion.paths import as_path
 from lrp_companion.provenance import surroundings
-from lrp_companion.runs.folder import RunError, RunFolder, open_folder, read_folder
-from lrp_companion.runs.manifest import FORMAT, MANIFEST, are_sessions, key_of
+from lrp_companion.runs.folder import (
+    FORMAT,
+    MANIFEST,
+    RunError,
+    RunFolder,
+    are_sessions,
+    key_of,
+    open_folder,
+    read_folder,
+)
 from lrp_companion.terminal import BAD_INPUT, FAULT, complain
 
 

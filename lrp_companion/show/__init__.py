@@ -10,10 +10,9 @@ from typing import Any
 
 _NAMES = {
     "canvas": ("Drawing", "drawing"),
-    "curves": ("layer_curves", "method_dots", "perturbation_figure"),
+    "curves": ("layer_curves", "method_dots"),
     "export": ("save_record", "save_rows"),
     "palette": ("diverging", "diverging_map", "styles"),
-    "plots": ("layer_plot",),
     "tables": ("table",),
     "tokens": ("terminal_table", "token_heatmap"),
     "vision": ("patch_grid", "patch_maps"),

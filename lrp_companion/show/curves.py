@@ -1,4 +1,4 @@
-"""Figures of means with intervals: agreement along the layers, agreement by method, perturbation curves."""
+"""Figures of means with intervals: agreement along the layers, agreement by method."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from lrp_companion.checks import InputError
-from lrp_companion.metrics import Curve, Interval, bootstrap_mean
+from lrp_companion.metrics import Interval
 from lrp_companion.registry import Style
 from lrp_companion.show.canvas import (
     LOOK,
@@ -26,21 +26,16 @@ from lrp_companion.show.canvas import (
     settle,
 )
 from lrp_companion.show.palette import INK, QUIET, styles
-from lrp_companion.show.plots import (
-    PAPER_LABEL,
-    PAPER_NAME,
-    PATH_TITLES,
-    PROJECT_LABEL,
-    PROJECT_NAME,
-    layer_alt,
-)
 
-LEVEL_DASHES = {"AttnLRP": ":", "CP-LRP": "-."}
-FRACTIONS = np.linspace(0, 1, 21)  # of the removable tokens, where curves of many texts are averaged
-ORDER_TITLES = {
-    "morf": "MoRF, most relevant first: down is better",
-    "lerf": "LeRF, least relevant first: up is better",
+PATH_TITLES = {
+    "front-to-back": "Front to back: layers 1 to k",
+    "back-to-front": "Back to front: layers k to {last}",
+    "single": "Single: layer k alone",
 }
+PROJECT_LABEL, PAPER_LABEL = "this project, with interval", "the paper's (another model)"
+PROJECT_NAME, PAPER_NAME = "this project", "the paper's model"
+"""The same in a few letters, at the lines."""
+LEVEL_DASHES = {"AttnLRP": ":", "CP-LRP": "-."}
 
 
 @mpl.rc_context(LOOK)
@@ -145,6 +140,16 @@ def _path(axes: Axes, name: str, steps: Sequence[Interval], paper: Sequence[floa
     axes.plot(layers, mean, label=PROJECT_LABEL, **look)
 
 
+def layer_alt(paths: Mapping[str, Sequence[Interval]], quantity: str, title: str | None) -> str:
+    """Say in a sentence where each path begins and ends."""
+    looks = styles(paths)
+    walks = "; ".join(
+        f"{looks[name].label} from {steps[0].mean:.2f} to {steps[-1].mean:.2f}"
+        for name, steps in paths.items()
+    )
+    return f"{title + '. ' if title else ''}{quantity} by bypassed layers: {walks}."
+
+
 @mpl.rc_context(LOOK)
 def method_dots(
     groups: Mapping[str, Mapping[str, Interval]],
@@ -217,73 +222,8 @@ def _dots_alt(groups: Mapping[str, Mapping[str, Interval]], quantity: str, title
     return " ".join(sentences)
 
 
-@mpl.rc_context(LOOK)
-def perturbation_figure(curves: Mapping[str, Sequence[Curve]], *, title: str | None = None) -> Drawing:
-    """Draw the output as tokens are removed, most relevant first (MoRF) and least relevant first (LeRF).
-
-    Parameters
-    ----------
-    curves : method to its curves of one text or of many, both orders. Texts differ in length, so the
-        horizontal axis is the fraction removed; over many texts the line is the mean of the linearly
-        interpolated curves, the band its 95 % bootstrap interval.
-    """
-    given = {curve.order for method in curves.values() for curve in method}
-    orders = [order for order in ORDER_TITLES if order in given]
-    if not orders:
-        raise InputError(
-            "perturbation_figure",
-            got="no curves",
-            expected="method to a list of Curve",
-            hint="make them with perturbation_curve",
-        )
-    looks = styles(curves)
-    labels = ", ".join(look.label for look in looks.values())
-    alt = f"{title + '. ' if title else ''}Logit as tokens are removed, for {labels}."
-    figure, panels = drawing(alt, rows=len(orders), height=0.9 + 2.1 * len(orders), sharex=True, sharey=True)
-    for axes, order in zip(panels, orders, strict=True):
-        for method, look in looks.items():
-            chosen = [curve for curve in curves[method] if curve.order == order]
-            if chosen:
-                _perturbation_line(axes, chosen, look)
-        axes.set_title(ORDER_TITLES[order])
-        axes.set_ylabel("logit")
-    panels[-1].set_xlabel("fraction of the removable tokens that is gone")
-    headline(figure, title)
-    _legend(figure, panels)
-    return figure
-
-
-def _perturbation_line(axes: Axes, curves: Sequence[Curve], style: Style) -> None:
-    """One text's curve, or the mean of several with its band."""
-    if len(curves) == 1:
-        x, y = curves[0].removed / curves[0].removed[-1], curves[0].logits
-    else:
-        lines = np.array(
-            [np.interp(FRACTIONS, curve.removed / curve.removed[-1], curve.logits) for curve in curves]
-        )
-        x, y = FRACTIONS, lines.mean(axis=0)
-        _, low, high = limits(bootstrap_mean(column, resamples=2000) for column in lines.T)
-        axes.fill_between(x, low, high, color=style.colour, alpha=0.15, linewidth=0)
-    look: dict[str, Any] = {"color": style.colour, "linestyle": style.dash, "marker": style.marker}
-    axes.plot(x, y, markevery=max(1, len(x) // 7), label=style.label, **look)
-
-
 def _dot(axes: Axes, row: int, interval: Interval, style: Style) -> None:
     if not np.isnan(interval.low):
         ends = [interval.low, interval.high]
         axes.plot(ends, [row, row], color=style.colour, linewidth=2.2, solid_capstyle="butt")
     axes.plot(interval.mean, row, marker=style.marker, color=style.colour, markersize=7, linestyle="none")
-
-
-def _legend(figure: Drawing, panels: Sequence[Axes]) -> None:
-    """One legend for all panels, below them: all curves end in one point, where names would collide."""
-    entries: dict[str, Any] = {}
-    for axes in panels:
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            entries.setdefault(label, handle)
-    if not entries:
-        return
-    columns = 2 if max(map(len, entries)) > 16 else 3
-    figure.legend(
-        list(entries.values()), list(entries), loc="outside lower center", ncols=min(columns, len(entries))
-    )

@@ -93,26 +93,6 @@ def diverging_map() -> Colormap:
     return colours.with_extremes(bad=hexes(np.nan)[0])
 
 
-def srgb_to_oklab(colours: np.ndarray) -> np.ndarray:
-    """Colours from sRGB, 0 to 1, shape (..., 3), to OKLab: lightness, a and b, shape (3, ...).
-
-    >>> srgb_to_oklab(np.ones(3)).round(3).tolist()
-    [1.0, 0.0, 0.0]
-    """
-    linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
-    red, green, blue = np.moveaxis(linear, -1, 0)
-    long = np.cbrt(0.4122214708 * red + 0.5363325363 * green + 0.0514459929 * blue)
-    medium = np.cbrt(0.2119034982 * red + 0.6806995451 * green + 0.1073969566 * blue)
-    short = np.cbrt(0.0883024619 * red + 0.2817188376 * green + 0.6299787005 * blue)
-    return np.stack(
-        [
-            0.2104542553 * long + 0.7936177850 * medium - 0.0040720468 * short,
-            1.9779984951 * long - 2.4285922050 * medium + 0.4505937099 * short,
-            0.0259040371 * long + 0.7827717662 * medium - 0.8086757660 * short,
-        ]
-    )
-
-
 def oklab_to_srgb(light: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Colours from OKLab to sRGB, 0 to 1, shape (..., 3); what no screen shows is clipped."""
     long = (light + 0.3963377774 * a + 0.2158037573 * b) ** 3

@@ -14,8 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from lrp_companion import rules
 from lrp_companion.families.wiring import LayerWiring, SoftCap
-from lrp_companion.tape.meter import keeps
-from lrp_companion.tape.steps import MapStep, NormStep, normed, through
+from lrp_companion.tape.steps import MapStep, NormStep, keeps, normed, through
 
 Sides = tuple[Tensor, ...]
 """Queries, keys and values of some heads, (B, h, T, d) each; where scores have a bias, this, (1, h, T, T)."""

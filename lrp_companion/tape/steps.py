@@ -1,12 +1,14 @@
 """Steps of a Transformer that treat every token separately: norms, linear maps, gated products.
 
 Each step runs forward once, keeps what the backward pass needs, and carries `g` (`rules`) from its output to
-its input. Backward tensors may have more axes in front than forward ones.
+its input. Backward tensors may have more axes in front than forward ones. `metered` sums what steps keep.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,8 +17,9 @@ from torch import Tensor, nn
 
 from lrp_companion import rules
 from lrp_companion.families.wiring import LayerWiring, Linear, Norm, RootMeanSquare, Unchanged, beside
-from lrp_companion.tape.meter import keeps
 
+CAUSES = ("biases", "norms", "softmax", "positions")
+_METER: ContextVar[dict[str, float] | None] = ContextVar("meter", default=None)
 Activation = Callable[[Tensor], Tensor]
 
 
@@ -152,3 +155,32 @@ def head_step(module: Linear | Norm, activation: Activation | None, x: Tensor) -
     if isinstance(module, (nn.LayerNorm, RootMeanSquare)):
         return NormStep.run(module, x)
     return MapStep.run(module, activation, x)
+
+
+@contextmanager
+def metered() -> Iterator[dict[str, float]]:
+    """Relevance lost by cause while the block runs, summed over all walks.
+
+    At any place of a network total relevance is `sum a g`. With epsilon 0 three rules change this sum: a bias
+    keeps its share, so does the beta of a LayerNorm, and the Taylor rule of the softmax, Eq. (5), does not
+    conserve. The relevance of position and type embeddings is not lost, but it is not at the words either.
+
+    >>> import torch
+    >>> with metered() as lost:
+    ...     keeps("biases", lambda: torch.tensor([0.5, 0.25]))
+    >>> lost["biases"], lost["softmax"]
+    (0.75, 0.0)
+    """
+    lost = dict.fromkeys(CAUSES, 0.0)
+    token = _METER.set(lost)
+    try:
+        yield lost
+    finally:
+        _METER.reset(token)
+
+
+def keeps(cause: str, amount: Callable[[], Tensor]) -> None:
+    """Record the relevance that a step of a walk keeps; it is only computed while `metered` is active."""
+    lost = _METER.get()
+    if lost is not None:
+        lost[cause] += float(amount().detach().double().sum())

@@ -18,7 +18,7 @@ from PIL import Image
 from sphinx.application import Sphinx
 
 import lrp_companion
-from lrp_companion.show.palette import INK, oklab_to_srgb, srgb_to_oklab
+from lrp_companion.show.palette import INK, oklab_to_srgb
 
 PAGE, TEXT = (18, 18, 18), 0.92
 """The colour of the theme's dark pages, and the lightness of what is drawn in ink."""
@@ -54,6 +54,26 @@ def dark(colours: np.ndarray) -> np.ndarray:
     tinted = np.clip(light, 0, 1) ** 8
     mixed = oklab_to_srgb(lifted, a + page[1] * tinted, b + page[2] * tinted)
     return np.rint(np.clip(mixed, 0, 1) * 255).astype(np.uint8)
+
+
+def srgb_to_oklab(colours: np.ndarray) -> np.ndarray:
+    """Colours from sRGB, 0 to 1, shape (..., 3), to OKLab: lightness, a and b, shape (3, ...).
+
+    >>> srgb_to_oklab(np.ones(3)).round(3).tolist()
+    [1.0, 0.0, 0.0]
+    """
+    linear = np.where(colours <= 0.04045, colours / 12.92, ((colours + 0.055) / 1.055) ** 2.4)
+    red, green, blue = np.moveaxis(linear, -1, 0)
+    long = np.cbrt(0.4122214708 * red + 0.5363325363 * green + 0.0514459929 * blue)
+    medium = np.cbrt(0.2119034982 * red + 0.6806995451 * green + 0.1073969566 * blue)
+    short = np.cbrt(0.0883024619 * red + 0.2817188376 * green + 0.6299787005 * blue)
+    return np.stack(
+        [
+            0.2104542553 * long + 0.7936177850 * medium - 0.0040720468 * short,
+            1.9779984951 * long - 2.4285922050 * medium + 0.4505937099 * short,
+            0.0259040371 * long + 0.7827717662 * medium - 0.8086757660 * short,
+        ]
+    )
 
 
 def write_dark(picture: Path) -> Path:

@@ -2,7 +2,7 @@
 
 The role `finding` prints one number, which an executed notebook keeps (`say.keep`) or `front_numbers` reads
 from the records. The directive `outlier-scene` puts the scene with one token, `first-toggles` two sentences
-with their twelve switches: a first look at the widget of chapter 3.
+with their twelve switches: a first look at the widget of chapter 3; `head-by-hand` draws the primer's head.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.widgets.base import Widget
+from lrp_companion.widgets.head_stepper import HeadStepper
 from lrp_companion.widgets.layer_toggles import LayerToggles
 
 RESULTS = Path(__file__).resolve().parents[3] / "results"
@@ -91,6 +92,14 @@ class FirstToggles(SphinxDirective):
         return [_raw(widget), nodes.paragraph("", front.picked_note())]
 
 
+class HeadByHand(SphinxDirective):
+    """One head with the numbers of the primer's worked example, whose defaults are the widget's."""
+
+    def run(self) -> list[nodes.Node]:
+        """Return the widget as raw HTML."""
+        return [_raw(HeadStepper())]
+
+
 def _raw(widget: Widget) -> nodes.Node:
     return nodes.raw("", widget.page_html(), format="html", classes=["output", "text_html"])
 
@@ -100,4 +109,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_role("finding", FindingRole())
     app.add_directive("outlier-scene", OutlierPlace)
     app.add_directive("first-toggles", FirstToggles)
+    app.add_directive("head-by-hand", HeadByHand)
     return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}

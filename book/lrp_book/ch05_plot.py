@@ -1,4 +1,4 @@
-"""Interactive figures for pages: plotly's JSON, made without plotly."""
+"""Chapter 5's figures to be read by pointing: plotly's JSON, made without plotly."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import numpy as np
 
 from lrp_companion.checks import InputError
 from lrp_companion.metrics import Interval
+from lrp_companion.show.canvas import spread
+from lrp_companion.show.curves import (
+    PAPER_LABEL,
+    PAPER_NAME,
+    PATH_TITLES,
+    PROJECT_LABEL,
+    PROJECT_NAME,
+    layer_alt,
+)
 from lrp_companion.show.palette import INK, QUIET, RULE, styles
-from lrp_companion.show.spacing import spread
 
 MIME = "application/vnd.plotly.v1+json"
 DASHES = {"AttnLRP": "dot", "CP-LRP": "dashdot"}
 SYMBOLS = {"front-to-back": "circle", "back-to-front": "square", "single": "triangle-up"}
-PATH_TITLES = {
-    "front-to-back": "Front to back: layers 1 to k",
-    "back-to-front": "Back to front: layers k to {last}",
-    "single": "Single: layer k alone",
-}
-PROJECT_LABEL, PAPER_LABEL = "this project, with interval", "the paper's (another model)"
-PROJECT_NAME, PAPER_NAME = "this project", "the paper's model"
-"""The same in a few letters, at the lines."""
 SHORT = {PROJECT_LABEL: PROJECT_NAME, PAPER_LABEL: PAPER_NAME}
 NAMES_WIDTH, NAME_HEIGHT = 96, 15  # pixels beside a panel, and of one name
 
@@ -80,16 +80,6 @@ def layer_plot(
         _add_panel(layout, panel, len(paths), PATH_TITLES.get(name, name).format(last=last))
     _name_lines(layout, data, last)
     return Plot(tuple(data), layout, layer_alt(paths, quantity, title))
-
-
-def layer_alt(paths: Mapping[str, Sequence[Interval]], quantity: str, title: str | None) -> str:
-    """Say in a sentence where each path begins and ends."""
-    looks = styles(paths)
-    walks = "; ".join(
-        f"{looks[name].label} from {steps[0].mean:.2f} to {steps[-1].mean:.2f}"
-        for name, steps in paths.items()
-    )
-    return f"{title + '. ' if title else ''}{quantity} by bypassed layers: {walks}."
 
 
 def _layout(panels: int, last: int, quantity: str, title: str | None) -> dict[str, Any]:
