@@ -53,7 +53,6 @@ ASKED = set(re.findall(r"\{finding\}`([^`]+)`", INDEX))
 NUMBER = re.compile(r"(?<![\w.])[\u2212-]?\d+\.\d+")
 RULES = ("CP-LRP", "AttnLRP")
 WORDS, POSITIONS = Protocol(), Protocol(site="word+position", tokens="all")
-SUMS = Protocol(site="word+position", tokens="all", map="sum-to-one")
 FIVE = [f"trainings/sst2-{SHORT_RECIPE}-seed-{seed}" for seed in range(5)]
 
 
