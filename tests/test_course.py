@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from browsing import ROOT, open_page
 from lrp_book import sessions, student
-from test_exercise_numbers import EVERYTHING, OURS, WIDGETS, r_of, state
+from test_exercise_numbers import EVERYTHING, OURS, r_of, state
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
@@ -27,7 +27,6 @@ from lrp_companion.paper.protocol_grid import AXIS_OPTIONS
 from lrp_companion.runs.load import load_run
 from lrp_companion.toys.product import Product
 from lrp_companion.toys.softmax_step import SoftmaxStep
-from lrp_companion.widgets import ProtocolSwitchboard
 
 BOOK = Path(tempfile.mkdtemp(prefix="course-"))
 """The book's own pages as a build lays them out: with what is made of each session's deck."""
@@ -49,7 +48,6 @@ PAGES = {
 LINK = re.compile(r"\{state\}`([^`]*?) <([^`>]*)>`")
 LINKS = [(page, *match) for page, text in PAGES.items() for match in LINK.findall(text)]
 EXERCISE = re.compile(r"\{ref\}`([^`<]+) <(ex-[\w-]+)>`")
-HOMES = {**WIDGETS, "switchboard": ("notebooks/06_protocol_audit", ProtocolSwitchboard)}
 
 
 def section(text: str, heading: str) -> str:
@@ -269,24 +267,6 @@ def test_the_switchboards_first_run_turns_with_the_protocol() -> None:
 
 
 # -- links ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("page", "name", "link"), LINKS, ids=[f"{page}-{k}" for k, (page, *_) in enumerate(LINKS)]
-)
-def test_a_link_names_a_widget_and_a_state_that_there_are(page: str, name: str, link: str) -> None:
-    place, widget, given = state(link)
-    home, kind = HOMES[widget]
-    assert place == home and given and given.keys() <= set(kind.links) and name  # type: ignore[attr-defined]
-    if kind is ProtocolSwitchboard:
-        options = dict(
-            zip(
-                ("site", "tokens", "map", "removal", "target", "statistic"),
-                given["choices"].split(","),
-                strict=True,
-            )
-        )
-        assert lrp.Protocol(**options)
 
 
 def test_one_name_on_a_page_is_one_state() -> None:

@@ -857,13 +857,6 @@ def test_the_page_shows_what_the_records_give(folders, tmp_path, monkeypatch):
     assert fresh(tmp_path / "results") <= set(shown) and len(shown) == len(set(shown))
 
 
-def test_the_committed_page_shows_what_the_committed_records_give():
-    if not list((ROOT / "results").glob("*/manifest.json")):
-        pytest.skip("there is no run in results/ yet")
-    printed = set(outputs(ROOT / "notebooks" / "05_reproduction.ipynb"))
-    assert fresh(ROOT / "results") <= printed, "what an r is worth is in test_recomputed.py"
-
-
 def test_results_are_found_from_the_top_and_from_the_notebooks(folders, tmp_path, monkeypatch):
     shutil.copytree(folders["mnist"], tmp_path / "results" / "mnist")
     (tmp_path / "notebooks").mkdir()
