@@ -33,7 +33,7 @@ from test_protocol_grid import text
 from test_report import level
 
 from lrp_companion.checks import CompanionError, InputError
-from lrp_companion.masks import bypassed, path_masks
+from lrp_companion.masks import bypassed
 from lrp_companion.metrics import bootstrap_mean
 from lrp_companion.runs.axes import EXAMPLES_OF
 from lrp_companion.runs.labelled import side
@@ -298,19 +298,6 @@ def test_a_share_needs_a_total_and_halves_are_counted(stepped):
     ):
         with pytest.raises(CompanionError, match=words):
             call()
-
-
-@pytest.mark.parametrize("path", ["back-to-front", "front-to-back"])
-def test_halves_of_the_layers_of_a_record(path):
-    run, protocol = (
-        load_run(ROOT / "results" / "sst2-companion"),
-        Protocol(site="word+position", tokens="all"),
-    )
-    means = [np.mean(run.r(mask, protocol)) for mask in [frozenset(), *path_masks(12)[path]]]
-    walked_first, walked_last = np.diff(means)[:6].sum(), np.diff(means)[6:].sum()
-    expected = walked_first - walked_last if path == "back-to-front" else walked_last - walked_first
-    made = gain_under(layer_gains(run, path=path), protocol)["later - first"]
-    assert made.mean == pytest.approx(expected, abs=1e-9)
 
 
 # -- the engine: chunks, and memory --------------------------------------------------------------------------

@@ -157,6 +157,7 @@ class TestNames:
             "loo:removal=delete",
             "ig:progress=true",
             "hybrid:batch_tokens=9",
+            "loo:unit=word",
         ],
     )
     def test_a_run_refuses_options_that_are_its_own(self, clf, name):

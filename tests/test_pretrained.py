@@ -74,15 +74,6 @@ def test_precision_is_converted_from_what_is_stored(tmp_path: Path, dtype: str) 
     )
 
 
-def test_weights_in_shards(tmp_path: Path) -> None:
-    model, tokenizer = build("bert", layers=3)
-    model.save_pretrained(tmp_path, max_shard_size="10KB")
-    tokenizer.save_pretrained(tmp_path)
-    assert len(list(tmp_path.glob("*.safetensors"))) > 1
-    for name, value in load_classifier(tmp_path).network.state_dict().items():
-        assert torch.equal(value, model.state_dict()[name]), name
-
-
 def test_the_fingerprint_names_the_weights(tmp_path: Path) -> None:
     prints = {
         "one": load_classifier(save(tmp_path / "one", "bert")).card.fingerprint,

@@ -203,20 +203,6 @@ def test_named_equalities_hold() -> None:
         assert sides == pytest.approx([value] * len(sides)), piece
 
 
-def test_closed_form_of_loo_in_one_head() -> None:
-    for values in ([2, -6, 8], [8, 4, 2], [0.3, -1, 7]):
-        x = head(values)
-        assert x["loo"] == pytest.approx(x["a"] / (1 - x["a"]) * (x["v"] - x["f"]))
-        assert x["g_z"] == pytest.approx(0.5 * x["a"] * (x["v"] - x["f"]))
-
-
-def test_sums_through_the_softmax_are_a_mean_and_a_covariance() -> None:
-    x = head([2, -6, 8])
-    a, z, g = x["a"], x["z"], x["g_a"]
-    assert x["R_a"].sum() == pytest.approx((a * g).sum())
-    assert x["R_z"].sum() == pytest.approx((a * z * g).sum() - (a * z).sum() * (a * g).sum())
-
-
 def test_a_bias_on_the_keys_moves_the_scores_relevance_but_not_the_tokens() -> None:
     torch.manual_seed(0)
     q, k, v = (torch.randn(4, 3, dtype=torch.float64) for _ in range(3))

@@ -204,9 +204,3 @@ def test_the_command_takes_a_position_and_a_mask(tmp_path, capsys) -> None:
         assert cli.main(["explain", *arguments, "--model", folder]) == 0, capsys.readouterr().err
         assert "film" in capsys.readouterr().out
     assert not lrp.check(of_task("bert", "ForMaskedLM"), ["a [MASK] film", "[MASK] is dull"]).broken
-
-
-def test_pytorchs_names_of_number_formats_are_taken() -> None:
-    assert load_classifier(*build("bert"), dtype=torch.float64).card.dtype == "float64"
-    with pytest.raises(InputError, match="got dtype 'float8_e5m2'"):
-        load_classifier(*build("bert"), dtype=torch.float8_e5m2)
