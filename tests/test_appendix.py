@@ -17,6 +17,7 @@ NUMBERS = {"tags": [TAG]}
 HEIGHTS = {"05_reproduction": 14_000, "06_protocol_audit": 16_000, "07_remedy": 14_000, "08_wirings": 14_000}
 """How tall a chapter may be on a screen 1360 px wide; on a phone it may be 1.4 times that."""
 CHAPTERS = tuple(HEIGHTS)
+SCREEN = {"width": 1360, "height": 900}
 
 
 def stored(name: str) -> nbformat.NotebookNode:
@@ -79,12 +80,10 @@ def test_code_that_a_page_shows_fits_it(path: Path) -> None:
 
 
 @pytest.fixture(params=HEIGHTS)
-def chapter(request: pytest.FixtureRequest, html: Path, browser: Any) -> Any:
-    context = browser.new_context(viewport={"width": 1360, "height": 900})
-    page, _ = open_page(context, (html / f"notebooks/{request.param}.html").as_uri())
+def chapter(request: pytest.FixtureRequest, html: Path, visit: Any) -> Any:
+    page = visit((html / f"notebooks/{request.param}.html").as_uri(), viewport=SCREEN)
     page.wait_for_timeout(500)
-    yield request.param, page
-    context.close()
+    return request.param, page
 
 
 def height(page: Any) -> int:
@@ -100,21 +99,19 @@ def test_a_chapter_is_not_too_long(chapter: tuple[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_a_page_of_numbers_is_not_too_long(name: str, html: Path, browser: Any) -> None:
+def test_a_page_of_numbers_is_not_too_long(name: str, html: Path, visit: Any) -> None:
     for path in sorted((html / "notebooks").glob(f"{name}_numbers*.html")):
-        context = browser.new_context(viewport={"width": 1360, "height": 900})
-        page, _ = open_page(context, path.as_uri())
+        page = visit(path.as_uri(), viewport=SCREEN)
         page.wait_for_timeout(500)
         assert height(page) <= 25_000, path.stem
-        context.close()
 
 
 def test_the_address_of_a_section_that_moved_leads_to_it(html: Path, browser: Any) -> None:
-    context = browser.new_context()
+    """What the first page was still loading is left there."""
     first = (html / "notebooks/05_reproduction_numbers.html").as_uri()
-    page, _ = open_page(context, f"{first}#numbers-5-not-run")
+    page, _ = open_page(browser.new_context(), f"{first}#numbers-5-not-run")
     page.wait_for_url("**/05_reproduction_numbers_3.html#numbers-5-not-run")
-    context.close()
+    page.context.close()
 
 
 def test_no_table_of_a_chapter_overflows(chapter: tuple[str, Any]) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import ROOT, missing
+from browsing import ROOT
 from front import check
-from front.check import QUIET, find_deno, in_ci, no_deno
+from front.check import QUIET
 
 from lrp_companion import InputError, Protocol, ProtocolSwitchboard
 from lrp_companion.masks import bypassed, mask_number
@@ -32,14 +32,6 @@ from lrp_companion.widgets.base import SHARED, STATIC, front_ends, minified, pac
 
 LACKS = -32768
 READS = "--allow-read=lrp_companion/widgets/static"
-
-
-@pytest.fixture(scope="module")
-def deno() -> str:
-    path = find_deno()
-    if path is None and in_ci():
-        pytest.fail(f"this is continuous integration, but {no_deno()}")
-    return path or missing(no_deno())
 
 
 def run(deno: str, *arguments: str, given: str = "") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -186,20 +187,8 @@ CHANGES = [(other_activation, "model config"), (other_labels, "labels"), (swappe
 
 
 def run(folder: Path, out: Path, limit: int, *more: str) -> int:
-    given = [
-        "--source",
-        "embedded",
-        "--methods",
-        "loo,attnlrp",
-        "--masks",
-        "none",
-        "--removals",
-        "attention-mask",
-        "--quiet",
-    ]
-    return main(
-        ["run", "sst2", "--model", str(folder), "--out", str(out), "--limit", str(limit), *given, *more]
-    )
+    call = f"run sst2 --model {folder} --out {out} --limit {limit} --source embedded --methods loo,attnlrp"
+    return main([*shlex.split(call), "--masks", "none", "--removals", "attention-mask", "--quiet", *more])
 
 
 def older(monkeypatch: pytest.MonkeyPatch, out: Path) -> None:

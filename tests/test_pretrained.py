@@ -22,26 +22,9 @@ def test_a_folder_in_the_hubs_format(model_folder, family: str) -> None:
     clf = load_classifier(folder)
     assert isinstance(clf.card, ModelCard)
     card = clf.card
-    assert (
-        card.source,
-        card.family,
-        card.layers,
-        card.heads,
-        card.hidden,
-        card.max_tokens,
-        card.labels,
-        card.dtype,
-    ) == (
-        "folder",
-        family,
-        2,
-        2,
-        16,
-        32,
-        ("negative", "positive"),
-        "float32",
-    )
-    assert card.name == folder.name and len(card.fingerprint) >= 8
+    assert (card.source, card.family, card.dtype) == ("folder", family, "float32")
+    assert (card.layers, card.heads, card.hidden, card.max_tokens) == (2, 2, 16, 32)
+    assert card.labels == ("negative", "positive") and card.name == folder.name and len(card.fingerprint) >= 8
     assert (
         clf.labels == card.labels
         and clf.max_tokens == 32

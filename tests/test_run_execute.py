@@ -10,6 +10,7 @@ import json
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -68,19 +69,8 @@ def model(model_folder) -> Path:
 
 
 def arguments(model: Path, out: Path, *more: str, task: str = "sst2", limit: int = LIMIT) -> list[str]:
-    common = [
-        "--source",
-        "embedded",
-        "--model",
-        str(model),
-        "--dtype",
-        "float64",
-        "--n-steps",
-        "2",
-        "--limit",
-        str(limit),
-    ]
-    return ["run", task, "--out", str(out), *common, *more]
+    common = shlex.split("--source embedded --dtype float64 --n-steps 2")
+    return ["run", task, "--out", str(out), "--model", str(model), "--limit", str(limit), *common, *more]
 
 
 ALL = ("--masks", "all", "--quiet")
@@ -503,18 +493,8 @@ class TestProcesses:
     @pytest.mark.skipif(torch.cuda.is_available(), reason="--multi_gpu wants one GPU for each process")
     def test_accelerate_launch_is_the_same_run(self, model, whole, tmp_path):
         """`--cpu` would start one process only, for want of MPI; without a GPU `--multi_gpu` means gloo."""
-        few = [
-            "--num_processes",
-            "2",
-            "--num_machines",
-            "1",
-            "--mixed_precision",
-            "no",
-            "--dynamo_backend",
-            "no",
-            "--main_process_port",
-            "0",
-        ]
+        few = shlex.split("--num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no")
+        few += ["--main_process_port", "0"]
         launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", *few]
         done = subprocess.run(
             [*launch, *COMMAND, *arguments(model, tmp_path / "run", *ALL)],
@@ -540,12 +520,8 @@ class TestProcesses:
         asked = []
         monkeypatch.setattr("accelerate.PartialState", lambda **options: asked.append(options["cpu"]))
         monkeypatch.setenv("WORLD_SIZE", "2")
-        for gpu, device, flag in (
-            (True, "cuda", ""),
-            (True, "cuda", "true"),
-            (True, "cpu", ""),
-            (False, "cpu", ""),
-        ):
+        here = ((True, "cuda", ""), (True, "cuda", "true"), (True, "cpu", ""), (False, "cpu", ""))
+        for gpu, device, flag in here:
             monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
             monkeypatch.setenv("ACCELERATE_USE_CPU", flag)
             execute.world(device)
@@ -782,14 +758,8 @@ class TestTelling:
         assert session["commit"] is None or re.fullmatch(r"[0-9a-f]{12}\+?", session["commit"])
 
     def test_loo_of_another_run_is_taken_where_it_is_there(self, model, whole, tmp_path, monkeypatch, capsys):
-        given = [
-            *arguments(model, tmp_path / "run"),
-            "--methods",
-            ",".join(DEFAULT_METHODS[:0:-1]),
-            "--masks",
-            "none",
-            "--quiet",
-        ]
+        methods = ",".join(DEFAULT_METHODS[:0:-1])
+        given = [*arguments(model, tmp_path / "run"), "--methods", methods, "--masks", "none", "--quiet"]
         assert main([*given, "--limit", str(LIMIT + 1)]) == 0
         asked: list[str] = []
         real = review_jobs.kept_logits
@@ -817,14 +787,8 @@ class TestTelling:
             assert all((second > 0) != (row["job"] in taken) for second in row["seconds"])
 
     def test_fewer_removals_and_targets_are_a_part_of_the_whole(self, model, whole, tmp_path):
-        given = [
-            *arguments(model, tmp_path / "run"),
-            "--quiet",
-            "--removals",
-            "mask-token,attention-mask",
-            "--targets",
-            "probability,logit",
-        ]
+        fewer = "--quiet --removals mask-token,attention-mask --targets probability,logit"
+        given = [*arguments(model, tmp_path / "run"), *shlex.split(fewer)]
         assert main(given) == 0
         given[3] = str(tmp_path / "taken")
         assert main([*given, "--loo-from", str(whole)]) == 0
@@ -941,28 +905,9 @@ def test_mnist_with_methods_of_ones_own(digits, tmp_path, capsys):
     from lrp_companion.metrics import bootstrap_mean
     from lrp_companion.runs.load import MnistRun
 
-    names = [
-        "loo",
-        "gradient-x-input",
-        "ig:n_steps=3",
-        "attnlrp",
-        "mask-gradient",
-        "mask-gradient:groups=4",
-        "mask-gradient:groups=all",
-    ]
-    call = [
-        "run",
-        "mnist",
-        "--source",
-        "folder",
-        "--data-dir",
-        str(digits),
-        "--quiet",
-        "--nets",
-        "2",
-        "--limit",
-        "3",
-    ]
+    names = ["loo", "gradient-x-input", "ig:n_steps=3", "attnlrp"]
+    names += ["mask-gradient", "mask-gradient:groups=4", "mask-gradient:groups=all"]
+    call = shlex.split(f"run mnist --source folder --data-dir {digits} --quiet --nets 2 --limit 3")
     assert main([*call, "--out", str(tmp_path / "run"), "--methods", ",".join(names)]) == 0
     run = load_run(tmp_path / "run")
     assert isinstance(run, MnistRun) and run.explainers == ("LOO", *names[1:])

@@ -11,7 +11,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from browsing import ROOT, complaints_of_axe, open_page, state_of
+from browsing import ROOT, complaints_of_axe, state_of
 from lrp_book import student
 from lrp_book.sessions import on_slides
 from lrp_book.sphinx.slides import excerpt, find_cell, in_state, part_of_table, slides
@@ -171,13 +171,10 @@ def test_what_a_room_is_asked_is_hidden_until_the_speaker_shows_it(name: str) ->
 # -- the decks in the built book -----------------------------------------------------------------------------
 
 
-def opened(
-    browser: Any, address: str, theme: str = "light", size: tuple[int, int] = (1280, 720)
-) -> tuple[Any, Any, Any]:
-    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=theme)
-    page, watch = open_page(context, address)
+def opened(visit: Any, address: str, theme: str = "light", size: tuple[int, int] = (1280, 720)) -> Any:
+    page = visit(address, viewport={"width": size[0], "height": size[1]}, color_scheme=theme)
     page.wait_for_selector(".reveal[data-ready]")
-    return context, page, watch
+    return page
 
 
 def turn_to(page: Any, number: int) -> None:
@@ -209,8 +206,8 @@ def count(page: Any) -> int:
 
 
 @pytest.mark.parametrize("name", DECKS)
-def test_every_slide_holds_what_it_shows_and_asks_no_other_host(name: str, site: str, browser: Any) -> None:
-    context, page, watch = opened(browser, f"{site}/book/slides/{name}.html")
+def test_every_slide_holds_what_it_shows_and_asks_no_other_host(name: str, site: str, visit: Any) -> None:
+    page = opened(visit, f"{site}/book/slides/{name}.html")
     source = SOURCES[name]
     assert count(page) == len(re.findall(r"^#{1,2} ", source, re.M))
     for number in range(count(page)):
@@ -229,8 +226,6 @@ def test_every_slide_holds_what_it_shows_and_asks_no_other_host(name: str, site:
         "[document.querySelectorAll('.math').length, document.querySelectorAll('.math mjx-container').length]"
     )
     assert seen[0] == seen[1] > 0 and page.locator("mjx-merror").count() == 0
-    assert watch.nothing(), watch
-    context.close()
 
 
 SMALL = """() => {
@@ -253,19 +248,18 @@ SMALL = """() => {
 
 
 @pytest.mark.parametrize("name", DECKS)
-def test_no_text_of_a_slide_is_under_16_pixels(name: str, site: str, browser: Any) -> None:
-    context, page, _ = opened(browser, f"{site}/book/slides/{name}.html")
+def test_no_text_of_a_slide_is_under_16_pixels(name: str, site: str, visit: Any) -> None:
+    page = opened(visit, f"{site}/book/slides/{name}.html")
     for number in range(count(page)):
         turn_to(page, number)
         page.evaluate("() => { while (Reveal.nextFragment()); }")
         page.wait_for_timeout(100)
         assert not (small := page.evaluate(SMALL)), (name, number + 1, small)
-    context.close()
 
 
-def test_a_projector_of_1024_by_768_shows_whole_slides(site: str, browser: Any) -> None:
+def test_a_projector_of_1024_by_768_shows_whole_slides(site: str, visit: Any) -> None:
     """The deck scales as a whole: nothing is cut, and text is as large for the room as on a wide one."""
-    context, page, _ = opened(browser, f"{site}/book/slides/session2.html", size=(1024, 768))
+    page = opened(visit, f"{site}/book/slides/session2.html", size=(1024, 768))
     assert page.evaluate("Reveal.getScale()") == pytest.approx(0.8, abs=0.01)
     for number in range(count(page)):
         turn_to(page, number)
@@ -273,11 +267,10 @@ def test_a_projector_of_1024_by_768_shows_whole_slides(site: str, browser: Any) 
         page.wait_for_timeout(100)
         assert not (too_tall := page.evaluate(TOO_TALL)), (number + 1, too_tall)
         assert not (small := page.evaluate(SMALL.replace("size < 16", "size < 12.7"))), (number + 1, small)
-    context.close()
 
 
-def test_answers_stay_hidden_until_asked(site: str, browser: Any) -> None:
-    context, page, watch = opened(browser, f"{site}/book/slides/session2.html")
+def test_answers_stay_hidden_until_asked(site: str, visit: Any) -> None:
+    page = opened(visit, f"{site}/book/slides/session2.html")
     visible = (
         "() => [...document.querySelectorAll('section.present SELECTOR')].filter(node => node.offsetWidth"
     )
@@ -304,13 +297,11 @@ def test_answers_stay_hidden_until_asked(site: str, browser: Any) -> None:
     seen = f"{inside}.filter(node => getComputedStyle(node).visibility === 'visible').length"
     assert page.evaluate(f"{inside}.length") > 10
     assert page.evaluate(seen) == 0, "where AttnLRP and CP-LRP stand is the answer to the vote"
-    assert watch.nothing(), watch
-    context.close()
 
 
 @pytest.mark.parametrize("name", DECKS)
-def test_a_deck_prints_one_page_per_slide(name: str, site: str, browser: Any) -> None:
-    context, page, watch = opened(browser, f"{site}/book/slides/{name}.html?print-pdf")
+def test_a_deck_prints_one_page_per_slide(name: str, site: str, visit: Any) -> None:
+    page = opened(visit, f"{site}/book/slides/{name}.html?print-pdf")
     page.wait_for_selector(".pdf-page")
     assert page.locator("[data-companion-widget]:not([data-ready])").count() == 0, (
         "a widget is printed as it starts"
@@ -330,8 +321,6 @@ def test_a_deck_prints_one_page_per_slide(name: str, site: str, browser: Any) ->
         }).map(sheet => sheet.querySelector('h1, h2').textContent)"""
     )
     assert not cut, f"cut off, or at the edge of the paper: {cut}"
-    assert watch.nothing(), watch
-    context.close()
 
 
 def pages_of(pdf: bytes) -> int:
@@ -340,15 +329,14 @@ def pages_of(pdf: bytes) -> int:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", DECKS)
-def test_slides_pass_axe(name: str, theme: str, site: str, browser: Any) -> None:
-    context, page, watch = opened(browser, f"{site}/book/slides/{name}.html", theme)
+def test_slides_pass_axe(name: str, theme: str, site: str, visit: Any) -> None:
+    page = opened(visit, f"{site}/book/slides/{name}.html", theme)
     assert page.evaluate("document.documentElement.dataset.theme") == theme
     for number in range(0, count(page), 3):
         turn_to(page, number)
         assert not (broken := complaints_of_axe(page, ".reveal")), (number, broken)
     page.keyboard.press("t")
     assert page.evaluate("document.documentElement.dataset.theme") != theme
-    context.close()
 
 
 def widget_slide(page: Any, kind: str) -> int:
@@ -359,8 +347,8 @@ def widget_slide(page: Any, kind: str) -> int:
     )
 
 
-def test_arrow_keys_are_the_widgets_while_it_has_the_focus(html: Path, browser: Any) -> None:
-    context, page, watch = opened(browser, (html / "book/slides/session1.html").as_uri())
+def test_arrow_keys_are_the_widgets_while_it_has_the_focus(html: Path, visit: Any) -> None:
+    page = opened(visit, (html / "book/slides/session1.html").as_uri())
     page.keyboard.press("ArrowRight")
     assert page.evaluate("Reveal.getIndices().h") == 1
     number = widget_slide(page, "shares_simplex")
@@ -380,12 +368,10 @@ def test_arrow_keys_are_the_widgets_while_it_has_the_focus(html: Path, browser: 
     assert page.locator("section.present .slide-asked.visible").count() == 1, "first what was hidden"
     page.keyboard.press("ArrowRight")
     assert page.evaluate("Reveal.getIndices().h") == number + 1
-    assert watch.nothing(), watch
-    context.close()
 
 
-def test_a_widget_on_a_slide_reacts_and_leaves_the_address_to_the_slides(html: Path, browser: Any) -> None:
-    context, page, watch = opened(browser, (html / "book/slides/session3.html").as_uri())
+def test_a_widget_on_a_slide_reacts_and_leaves_the_address_to_the_slides(html: Path, visit: Any) -> None:
+    page = opened(visit, (html / "book/slides/session3.html").as_uri())
     number = widget_slide(page, "layer_toggles")
     turn_to(page, number)
     slide = page.locator("section.present")
@@ -398,13 +384,10 @@ def test_a_widget_on_a_slide_reacts_and_leaves_the_address_to_the_slides(html: P
     )
     link = slide.locator(".slide-origin a").get_attribute("href")
     assert "03_bert_layers.html#layers.bypassed=7,8,9,10,11,12&" in link
-    assert watch.nothing(), watch
-    context.close()
 
 
-def test_choices_of_two_widgets_on_a_page_do_not_exclude_each_other(site: str, browser: Any) -> None:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page, _ = open_page(context, f"{site}/notebooks/03_bert_layers.html")
+def test_choices_of_two_widgets_on_a_page_do_not_exclude_each_other(site: str, visit: Any) -> None:
+    page = visit(f"{site}/notebooks/03_bert_layers.html", viewport={"width": 1280, "height": 900})
     for host in page.locator("[data-companion-widget]").all():
         host.scroll_into_view_if_needed()
         page.wait_for_function("host => host.dataset.ready === ''", arg=host.element_handle())
@@ -413,26 +396,20 @@ def test_choices_of_two_widgets_on_a_page_do_not_exclude_each_other(site: str, b
         ".filter(f => !f.querySelector(':checked')).map(f => f.textContent)"
     )
     assert not unset
-    context.close()
 
 
-def test_speaker_notes_open_in_a_window_of_their_own(site: str, browser: Any) -> None:
-    context, page, watch = opened(browser, f"{site}/book/slides/session1.html")
-    with context.expect_page() as popup:
+def test_speaker_notes_open_in_a_window_of_their_own(site: str, visit: Any) -> None:
+    page = opened(visit, f"{site}/book/slides/session1.html")
+    with page.context.expect_page() as popup:
         page.keyboard.press("s")
     speaker = popup.value
     speaker.wait_for_function(
         "document.querySelector('.speaker-controls-notes:not(.hidden) .value')"
         "?.textContent.includes('Minute 0')"
     )
-    assert watch.nothing(), watch
-    context.close()
 
 
-def test_the_cheat_sheet_prints_on_two_pages(site: str, browser: Any) -> None:
-    context = browser.new_context()
-    page, watch = open_page(context, f"{site}/book/cheatsheet.html")
+def test_the_cheat_sheet_prints_on_two_pages(site: str, visit: Any) -> None:
+    page = visit(f"{site}/book/cheatsheet.html")
     assert pages_of(page.pdf(prefer_css_page_size=True)) == 2
     assert page.locator("#how-to-report-a-comparison li").count() == 7
-    assert watch.nothing(), watch
-    context.close()

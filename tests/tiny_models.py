@@ -7,8 +7,10 @@ one.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 import transformers
 from transformers import (
@@ -37,6 +39,7 @@ from transformers import (
 
 from lrp_companion import families
 from lrp_companion.families.mean_pooled import MeanPooledBertForSequenceClassification
+from lrp_companion.sources import Dataset
 
 FAMILIES = tuple(families.FAMILIES)
 """Every family that the package registers: tests that run over them meet a new one at once."""
@@ -57,6 +60,13 @@ TEXTS = (
     "dull",
     "the actors laughed and the slow scene was never dull !",
 )
+MORE_TEXTS = (
+    "a dull plot and a slow actor",
+    "no laugh , never one warm scene",
+    "the rare film was quick and the plot a dull one",
+)
+LONG_TEXTS = (*TEXTS[:2], *TEXTS[3:], *MORE_TEXTS)
+"""Those of several words."""
 
 
 def wordpiece() -> BertTokenizerFast:
@@ -294,6 +304,12 @@ def vision(
         base = model.base_model.embeddings
         base.patch_embeddings.projection.weight.mul_(2)
     return model.eval()
+
+
+def reviews(texts: Sequence[str], name: str = "sst2", split: str = "validation") -> Dataset:
+    """Texts as the embedded data, with labels 0 and 1 in turn."""
+    ids = tuple(map(str, range(len(texts))))
+    return Dataset(name, split, "embedded", ids, np.arange(len(texts)) % 2, texts=tuple(texts))
 
 
 def save(folder: Path, family: str = "bert", **shape: object) -> Path:
