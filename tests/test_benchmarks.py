@@ -1,6 +1,4 @@
-"""The benchmarks run and agree on a tiny model; their arithmetic counts what PyTorch counts; pages show the
-record and nothing else.
-"""
+"""Benchmarks run and agree on a tiny model, count what PyTorch counts; pages show the record alone."""
 
 from __future__ import annotations
 

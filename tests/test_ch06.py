@@ -43,9 +43,7 @@ def unpacked(of_run: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_kept_as(cells, values) -> None:
-    """A cell has four decimals: the nearest, or, where that would print otherwise than the value, its
-    neighbour.
-    """
+    """A cell has four decimals: the nearest, or its neighbour where that prints as the value does."""
     as_nearest = np.array([f"{round(value, 4):.2f}" == f"{value:.2f}" for value in values])
     assert (np.abs(np.asarray(cells) - values) <= np.where(as_nearest, 5.1e-5, 1.01e-4)).all()
     assert [f"{cell:.2f}" for cell in cells] == [f"{value:.2f}" for value in values]

@@ -1,6 +1,4 @@
-"""The course: plans that fill 90 minutes, links that hold what they name, claims that are so, and a student
-edition without the answers.
-"""
+"""The course: plans, links that hold what they name, claims that are so, no answer for students."""
 
 from __future__ import annotations
 
@@ -237,9 +235,7 @@ def test_one_name_on_a_page_is_one_state() -> None:
 def test_links_of_the_built_course_lead_to_the_state_that_they_name(
     site: str, html: Path, browser: Any
 ) -> None:
-    """Every address that the pages' links resolve to in Chromium, each opened once: the widget wakes in that
-    state, in view.
-    """
+    """Each address that the pages' links resolve to, opened once: the widget wakes in that state, in view."""
     if not (html / "book/course/instructor/session1.html").is_file():
         pytest.skip("the built book is older than the course; run make book")
     context = browser.new_context(viewport={"width": 1280, "height": 900})

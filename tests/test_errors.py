@@ -1,6 +1,4 @@
-"""Bad input is refused before any work, by a message that names the operation, what came, what was expected,
-and the next step.
-"""
+"""Bad input is refused before any work: what came to which operation, what was expected, the next step."""
 
 from __future__ import annotations
 

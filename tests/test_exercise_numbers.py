@@ -1,6 +1,4 @@
-"""The exercise pages: every printed number is recomputed, every code solution passes its check, every widget
-link holds a real state.
-"""
+"""The exercise pages: printed numbers are recomputed, links to widgets hold a real state."""
 
 from __future__ import annotations
 

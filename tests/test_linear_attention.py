@@ -46,9 +46,7 @@ def r_form(
     values_only: bool = False,
     scaled: bool = True,
 ) -> dict[str, np.ndarray]:
-    """Eq. (1), (3), (4) literally on relevance, contribution by contribution, for one image; left grouping
-    for CP-LRP.
-    """
+    """Eq. (1), (3), (4) literally on the relevance of one image; left grouping for CP-LRP."""
     state = {name: value.detach().numpy() for name, value in net.state_dict().items()}
 
     def weights(name: str) -> tuple[np.ndarray, np.ndarray | float]:
@@ -103,9 +101,7 @@ def r_form(
 
 
 def by_gradient(net: LinearAttention, x: Tensor, target: int, shares: Sequence[float]) -> Tensor:
-    """Second implementation, epsilon 0: input x gradient with two of the three projections detached, mixed by
-    the shares.
-    """
+    """Input x gradient with two of three projections detached, mixed by the shares; epsilon 0."""
     total = torch.zeros_like(x)
     for kept, share in enumerate(shares):
         leaf = x.clone().requires_grad_(True)
@@ -365,9 +361,7 @@ class TestMethods:
         np.testing.assert_allclose(self.scores(net, x, "loo", target=2, batch_images=3), slow, rtol=1e-12)
 
     def test_oracle_6_relevance_equals_loo_when_the_function_is_linear(self) -> None:
-        """Query and key weights 0 and their biases not: attention is constant, the logit linear in the
-        pixels.
-        """
+        """Query and key weights are 0: attention is constant, the logit linear in the pixels."""
         net, x = tiny(bias=True), pictures(3)
         for layer in (net.query, net.key):
             layer.weight.data.zero_()

@@ -1,6 +1,4 @@
-"""Methods named with their options, what a run of them keeps, and the frontier: against slow plain
-recomputation.
-"""
+"""Methods named with their options, what a run of them keeps, the frontier: against slow recomputation."""
 
 from __future__ import annotations
 

@@ -218,9 +218,7 @@ def test_build_makes_pages_that_load_nothing_from_elsewhere(project: Path) -> No
 
 @pytest.fixture(autouse=True)
 def no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is built here is built on the embedded default, also where the rest of the tests see whole data
-    sets.
-    """
+    """What is built here is built on the embedded default."""
     monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
 
 

@@ -1,6 +1,4 @@
-"""Loading classifiers: folders in the hub's format, every family, every stored precision, the card and the
-tokens.
-"""
+"""Loading classifiers: folders in the hub's format, every family and stored precision, card and tokens."""
 
 from __future__ import annotations
 
@@ -73,9 +71,7 @@ def test_the_fingerprint_names_the_weights(tmp_path: Path) -> None:
 
 
 def test_the_shape_of_textattacks_sst2_model(tmp_path: Path) -> None:
-    """12 layers, 768 wide: loads, equals its own logits in a padded batch, and is explained under two
-    masks.
-    """
+    """12 layers, 768 wide: equals its own logits in a padded batch, explained under two masks."""
     from lrp_companion.methods import attribute
 
     clf = load_classifier(save_bert_base(tmp_path))

@@ -1,6 +1,4 @@
-"""The primer's worked example: every number printed on the page is recomputed, from the rules or by plain
-arithmetic.
-"""
+"""The primer's worked example: every printed number is recomputed, from the rules or by arithmetic."""
 
 from __future__ import annotations
 
@@ -69,9 +67,7 @@ def head(values: list[float]) -> dict[str, np.ndarray | float]:
 
 
 def check_rows(name: str, expected: dict[str, tuple[np.ndarray, bool]]) -> None:
-    """All rows of a table agree with `expected` (values, whether their sum is printed), and no row goes
-    unchecked.
-    """
+    """All rows of a table agree with `expected`: values, and whether their sum is printed."""
     rows = table(name)
     assert set(rows) == set(expected)
     for label, (values, has_sum) in expected.items():
@@ -183,9 +179,7 @@ def test_every_equality_between_numbers_holds() -> None:
 
 
 def test_named_equalities_hold() -> None:
-    """Equalities that begin with a symbol: the numbers behind it agree with each other, and with the
-    example.
-    """
+    """What stands behind a symbol's equal signs agrees with the example."""
     x = head([2, -6, 8])
     y = head([8, 4, 2])
     expected = {

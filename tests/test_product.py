@@ -1,6 +1,4 @@
-"""Products of scalars: identity 1 of the flat product (equal shares = Shapley = Aumann-Shapley), and
-grouping.
-"""
+"""Products of scalars: equal shares of the flat product = Shapley = Aumann-Shapley, and grouping."""
 
 from __future__ import annotations
 

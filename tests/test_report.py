@@ -1,6 +1,4 @@
-"""The report: tables that a hand can check, verdicts by their rule, and a page whose numbers all have a
-record.
-"""
+"""The report: tables that a hand can check, verdicts by their rule, a page of numbers from records."""
 
 from __future__ import annotations
 
@@ -230,9 +228,7 @@ def mnist_run(
     n: int = 3,
     leave_out: Sequence[int] = (),
 ) -> Path:
-    """Write a run on n images under so many nets; `r` maps (explainer, pair) to (nets, n), 0.5 where it has
-    none.
-    """
+    """Write a run on n images under so many nets; `r`: (explainer, pair) to (nets, n), else 0.5."""
     config = {
         "task": "mnist",
         "split": "test",

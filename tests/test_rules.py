@@ -149,9 +149,7 @@ def test_a_sum_that_cancels_stays_finite_in_float32(eps: float) -> None:
 
 @given(sizes, sizes, seeds)
 def test_where_relevance_is_kept_and_where_it_is_not(rows: int, inner: int, seed: int) -> None:
-    """Sums of relevance: kept by linear maps and sums without bias, halved to each factor of a product, not
-    kept by Eq. (5).
-    """
+    """Linear maps and sums without bias keep relevance, products halve it, Eq. (5) does not keep it."""
     a, b, g = draw(seed, (rows, inner), (inner, 3), (rows, 3))
     o = a @ b
     g_a, g_b = rules.matmul(*tensors(g, a, b, o))
@@ -178,9 +176,7 @@ def test_the_softmax_rule_does_not_conserve() -> None:
 def test_a_purely_linear_net_equals_loo_with_zeroing(
     inputs: int, hidden: int, outputs: int, seed: int
 ) -> None:
-    """Section 2.3 of the paper: R_i = x_i W_i = f(x) - f(x with x_i = 0), biases or not, any depth, a
-    residual included.
-    """
+    """Section 2.3: R_i = x_i W_i = f(x) - f(x with x_i = 0), biases or not, at any depth, with a residual."""
     x, w1, b1, w2, b2, w3 = draw(
         seed, (inputs,), (hidden, inputs), (hidden,), (hidden, hidden), (hidden,), (outputs, hidden)
     )

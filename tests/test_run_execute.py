@@ -1,6 +1,4 @@
-"""A run that is stopped in any way and given again ends with the rows of an undisturbed one; so do two
-processes.
-"""
+"""A run that is stopped and given again ends with the rows of an undisturbed one; so do two processes."""
 
 from __future__ import annotations
 
@@ -50,9 +48,7 @@ cpu_only = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One thread in every process, this package in every child, and no data folder that would be found by
-    chance.
-    """
+    """One thread in every process, this package in every child, and no data folder by chance."""
     for name, value in (
         ("OMP_NUM_THREADS", "1"),
         ("PYTHONPATH", str(PACKAGE)),
@@ -163,9 +159,7 @@ def slowly() -> None:
 
 
 def stop_at(step: str, count: int) -> Callable[[], None]:
-    """Let a process be killed in the middle of its n-th write: before or after the file has its name, or
-    while shards are removed.
-    """
+    """Kill a process in its n-th write, before or after the file has its name, or while shards go."""
 
     def before() -> None:
         real, left = {"replace": os.replace, "named": os.replace, "unlink": Path.unlink}[step], [count]

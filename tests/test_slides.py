@@ -1,6 +1,4 @@
-"""Slides and cheat sheet: what a notebook shows, on another page; decks as a speaker meets them, on the
-screen and on paper.
-"""
+"""Slides and cheat sheet: cells of notebooks on other pages; decks on the screen and on paper."""
 
 from __future__ import annotations
 

@@ -398,9 +398,7 @@ NOBODY = "http://127.0.0.1:9"  # the discard port: a connection is refused
 
 
 class FakeHub(BaseHTTPRequestHandler):
-    """As much of the hub's API as `datasets` needs to load parquet files; a status other than 200 is given to
-    every request.
-    """
+    """As much of the hub's API as `datasets` needs; a `status` but 200 answers every request."""
 
     files: dict[str, bytes] = {}
     status = 200

@@ -1,6 +1,4 @@
-"""The student edition: solutions are gone, everything else stays, and the notebooks run up to their first
-gap.
-"""
+"""The student edition: solutions are gone, all else stays, notebooks run up to their first gap."""
 
 from __future__ import annotations
 
@@ -110,9 +108,7 @@ def test_committed_solutions_were_run_and_pass(path: Path) -> None:
 
 @pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
 def test_student_form_runs_up_to_its_first_gap(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cell by cell in one namespace: every check says that there is a gap, and what needs the function stops
-    at it.
-    """
+    """Cell by cell: every check says that there is a gap, and what needs the function stops at it."""
     scope: dict[str, Any] = {"__name__": "student"}
     results, stopped = [], 0
     for cell in student_notebook(nbformat.read(path, as_version=4)).cells:
@@ -165,9 +161,7 @@ why = 'Look again.'
 
 @pytest.fixture(scope="module")
 def edition(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The html folder of a student edition: a page and a notebook with exercises, solutions, quizzes and a
-    state link.
-    """
+    """A student edition's html: a page and a notebook with exercises, solutions, quizzes, a state link."""
     root = tmp_path_factory.mktemp("small")
     for folder in ("book/quizzes", "notebooks/exercises"):
         (root / folder).mkdir(parents=True)

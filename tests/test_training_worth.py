@@ -1,6 +1,4 @@
-"""The lead by each removal over several trainings, and the two read-outs: computed again from the rows of the
-committed records by plain means.
-"""
+"""The lead by each removal over trainings, and both read-outs: again from the rows of the records."""
 
 from __future__ import annotations
 

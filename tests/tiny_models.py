@@ -104,9 +104,7 @@ def byte_pair() -> RobertaTokenizerFast:
 
 
 def randomise(model: PreTrainedModel, seed: int) -> None:
-    """Draw every parameter anew: attention neither flat nor saturated, every bias and LayerNorm weight at
-    work.
-    """
+    """Draw every parameter anew: attention neither flat nor saturated, every bias and norm at work."""
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, value in model.named_parameters():
@@ -321,9 +319,7 @@ def save(folder: Path, family: str = "bert", **shape: object) -> Path:
 
 
 def save_bert_base(folder: Path) -> Path:
-    """Random weights in the shape of textattack/bert-base-uncased-SST-2 (12 layers, 768 wide); few words and
-    positions to stay small.
-    """
+    """Random weights in the shape of textattack/bert-base-uncased-SST-2; few words and positions."""
     tokenizer = wordpiece()
     with torch.device("cpu"):
         model = BertForSequenceClassification(BertConfig(vocab_size=len(tokenizer)))
@@ -333,9 +329,7 @@ def save_bert_base(folder: Path) -> Path:
 
 
 def without_constants(model: PreTrainedModel) -> PreTrainedModel:
-    """Set all biases and the position and type embeddings to zero, in place: then CP-LRP has nowhere to lose
-    relevance.
-    """
+    """Set biases, position and type embeddings to zero, in place: then CP-LRP loses no relevance."""
     with torch.no_grad():
         for name, value in model.named_parameters():
             if name.endswith("bias") or "position_embeddings" in name or "token_type_embeddings" in name:
