@@ -389,23 +389,6 @@ def test_cells_that_turn_are_named_the_most_contrary_first(three, tmp_path):
     assert apart == pytest.approx(sorted(apart, reverse=True))
 
 
-def test_a_table_of_turns_says_what_is_held_and_what_is_common(three):
-    compared = ch06_trainings.trainings(three)
-    shown = ch06_trainings.training_turns_table(compared)
-    assert "LOO removes by attention mask: cells" in shown.caption and len(shown.cells) == 12
-    assert shown.caption.endswith("the first 12 of 106") and "LOO removes by" not in shown.header
-    few = {"site": ["word"], "tokens": ["no-special"], "target": ["logit"]}
-    shown = ch06_trainings.training_turns_table(compared.sel(few))
-    assert shown.header[:3] == ("map", "correlation", "small") and len(shown.cells) == 6
-    assert "; relevance read at words; tokens" in shown.caption and "common" not in shown.caption
-    two = {**few, "site": ["word+position", "embedding"], "tokens": ["all"], "statistic": ["pearson"]}
-    shown = ch06_trainings.training_turns_table(compared.sel(two))
-    assert shown.caption.endswith("in all trainings; common to all: relevance read at whole embedding")
-    assert shown.header[:2] == ("map", "small") and len(shown.cells) == 2
-    single = {**two, "site": ["word+position"]}
-    assert ch06_trainings.training_turns_table(compared.sel(single)).cells == (("none",),), "above in all"
-
-
 def test_parts_of_the_variance_are_those_of_two_factors(three):
     compared = ch06_trainings.trainings(three)
     noise = compared.copy(data=np.random.default_rng(0).normal(size=compared.shape))

@@ -214,19 +214,14 @@ class TestRecord:
 
 class TestChoice:
     def test_unknown_names_are_refused_with_the_known_ones(self) -> None:
-        with pytest.raises(InputError, match="got name 'mnli'; expected one of sst2, imdb, mnist"):
-            load_dataset("mnli")
-        with pytest.raises(InputError, match="got source 'web'; expected one of auto, embedded, folder, hub"):
-            load_dataset("sst2", source="web")
-        with pytest.raises(
-            InputError, match="got imdb split 'validation'; expected one of train, test, unsupervised"
+        for given, words in (
+            ({"name": "mnli"}, "got name 'mnli'; expected one of sst2, imdb, mnist"),
+            ({"name": "sst2", "source": "web"}, "'web'; expected one of auto, embedded, folder, hub"),
+            ({"name": "imdb", "split": "validation"}, "'validation'; expected one of train, test, unsup"),
+            ({"name": "sst2", "source": "hub", "data_dir": "x"}, "data_dir 'x' with source 'hub'; expected"),
         ):
-            load_dataset("imdb", split="validation")
-        with pytest.raises(
-            InputError,
-            match="got data_dir 'x' with source 'hub'; expected data_dir only with source 'folder' or 'auto'",
-        ):
-            load_dataset("sst2", source="hub", data_dir="x")
+            with pytest.raises(InputError, match=words):
+                load_dataset(**given)
 
     def test_auto_is_the_folder_if_set_else_embedded(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -348,23 +343,20 @@ class TestFolder:
     def test_png_images_go_through_the_same_resize(self, folder: Path) -> None:
         assert np.array_equal(load_dataset("mnist", data_dir=folder).images, halve(digits(3)))
 
-    def test_no_folder_named(self) -> None:
-        with pytest.raises(
-            SourceError, match="got source 'folder' and no folder; expected data_dir or LRP_COMPANION_DATA"
+    def test_places_that_are_not_there(self, folder: Path) -> None:
+        for call, words in (
+            (lambda: load_dataset("sst2", source="folder"), "no folder; expected data_dir or LRP_COMPANION_"),
+            (
+                lambda: load_dataset("sst2", data_dir=folder / "gone"),
+                "gone, which does not exist; .* source",
+            ),
+            (
+                lambda: load_dataset("sst2", split="train", data_dir=folder),
+                r"no file .*train\.parquet; ex",
+            ),
         ):
-            load_dataset("sst2", source="folder")
-
-    def test_missing_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(
-            SourceError, match=r"got folder .*/gone, which does not exist; .* or use source='embedded'"
-        ):
-            load_dataset("sst2", data_dir=tmp_path / "gone")
-
-    def test_missing_file(self, folder: Path) -> None:
-        with pytest.raises(
-            SourceError, match=r"got no file .*train\.parquet; expected sst2/train\.parquet in "
-        ):
-            load_dataset("sst2", split="train", data_dir=folder)
+            with pytest.raises(SourceError, match=words):
+                call()
 
     @pytest.mark.parametrize(
         "damage",

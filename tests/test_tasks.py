@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tiny_models import BERT_LIKE, build, pre_norm, randomise
+from tiny_models import BERT_LIKE, NAMES, build, pre_norm, randomise
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
@@ -16,16 +16,6 @@ from lrp_companion.families.tasks import task_of
 from lrp_companion.loading.classifier import load_classifier
 
 FAMILIES = (*BERT_LIKE, "modernbert")
-NAMES = {
-    "bert": "Bert",
-    "roberta": "Roberta",
-    "xlm-roberta": "XLMRoberta",
-    "camembert": "Camembert",
-    "mpnet": "MPNet",
-    "electra": "Electra",
-    "distilbert": "DistilBert",
-    "albert": "Albert",
-}
 TEXT = "the film is {mask} and never dull"
 
 
