@@ -95,9 +95,7 @@ def open_page(context: Any, url: str) -> tuple[Any, Watch]:
 
 
 def complaints_of_axe(page: Any, inside: str) -> list[str]:
-    """Accessibility rules that axe-core finds broken inside the elements that a selector names; its script
-    comes from a wheel.
-    """
+    """Accessibility rules that axe-core, from a wheel, finds broken inside the elements of a selector."""
     if not page.evaluate("() => 'axe' in window"):
         import axe_playwright_python
 

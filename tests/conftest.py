@@ -65,6 +65,16 @@ def html() -> Path:
 
 
 @pytest.fixture(scope="session")
+def deno() -> str:
+    from front.check import find_deno, in_ci, no_deno
+
+    path = find_deno()
+    if path is None and in_ci():
+        pytest.fail(f"this is continuous integration, but {no_deno()}")
+    return path or missing(no_deno())
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     programs = [
         path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))
@@ -82,24 +92,35 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def show(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """`show(widget)`: its page in Chromium; nothing went wrong in it, and axe has no complaint."""
+def visit(browser: Any) -> Iterator[Callable[..., Any]]:
+    """`visit(address)`: the page in Chromium; until the test ends, nothing goes wrong in it."""
     opened = []
+
+    def open_address(address: str, *, axe: str = "", **options: Any) -> Any:
+        page, watch = open_page(browser.new_context(**options), address)
+        opened.append((page, watch, axe))
+        return page
+
+    yield open_address
+    for page, watch, axe in opened:
+        assert not axe or not complaints_of_axe(page, axe)
+        assert watch.nothing(), watch
+        page.context.close()
+
+
+@pytest.fixture
+def show(visit: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+    """`show(widget)`: its page, visited; with `axe`, axe has no complaint of it either."""
 
     def open_widget(
         widget: Any, hash: str = "", *, theme: str = "light", axe: bool = False, **options: Any
     ) -> Any:
-        context = browser.new_context(**options)
-        page, watch = open_page(context, widget_page(widget, tmp_path, theme=theme) + hash)
-        opened.append((page, watch, axe))
+        address = widget_page(widget, tmp_path, theme=theme) + hash
+        page = visit(address, axe=".lrp-widget" if axe else "", **options)
         page.wait_for_selector("[data-ready]")
         return page
 
-    yield open_widget
-    for page, watch, axe in opened:
-        assert not axe or not complaints_of_axe(page, ".lrp-widget")
-        assert watch.nothing(), watch
-        page.context.close()
+    return open_widget
 
 
 @pytest.fixture(scope="session")

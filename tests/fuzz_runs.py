@@ -582,9 +582,7 @@ def obeys_on_the_command_line(words: list[str], folder: Path) -> None:
 
 
 def try_all(model: Path, folder: Path, cases: int, *, number: int = 0, only: str = "") -> None:
-    """So many cases, an eighth of them on the command line, the rest over the public functions; of these
-    those with a name that holds `only`.
-    """
+    """So many cases, an eighth on the command line; of those whose name holds `only`, if it is given."""
     known = {name: subject for name, subject in subjects(model).items() if only in name}
     each = cases * 7 / 8 / sum(subject.share for subject in known.values())
     common: dict[str, Any] = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}

@@ -893,9 +893,7 @@ def controls(caught_by: set[str]) -> Iterator[tuple[str, None, tuple[str, ...]]]
 
 
 def main(only: str = "") -> int:
-    """Try every mutation whose name contains `only`, or of "2/3" every third from the second; print a table;
-    return the exit code.
-    """
+    """Try the mutations whose name contains `only`, or of "2/3" each third from the second; the exit code."""
     part = re.fullmatch(r"([0-9]+)/([0-9]+)", only)
     every = slice(int(part[1]) - 1, None, int(part[2])) if part else slice(None)
     chosen = [m for m in MUTATIONS if part or only in m.name][every]

@@ -602,9 +602,7 @@ def modified_gradient(
     amounts: Sequence[float] | None = None,
     plain: bool = False,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """One text, epsilon 0: logits and relevance (T,) of each part of the embedding sum. With `plain`: input x
-    gradient.
-    """
+    """Logits and relevance (T,) of each part of a text's embedding, epsilon 0. `plain`: input x gradient."""
     parts = {name: value.clone().requires_grad_() for name, value in embed(weights, input_ids).items()}
     logits, _ = forward(weights, parts, amounts=amounts, plain=plain)
     gradients = torch.autograd.grad(

@@ -1,8 +1,7 @@
-"""A chapter's story and its numbers: the cut, that no table got lost, and how long a chapter is."""
+"""A chapter's story and its numbers: the cut, and how long a chapter is."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,14 @@ import pytest
 from browsing import ROOT, open_page
 from lrp_book.sphinx.appendix import TAG, numbers_page, split, write_pages
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
-from printed_tables import CHAPTERS, LIST, printed
 
 from lrp_companion import InputError
 
 NUMBERS = {"tags": [TAG]}
 HEIGHTS = {"05_reproduction": 14_000, "06_protocol_audit": 16_000, "07_remedy": 14_000, "08_wirings": 14_000}
 """How tall a chapter may be on a screen 1360 px wide; on a phone it may be 1.4 times that."""
+CHAPTERS = tuple(HEIGHTS)
+SCREEN = {"width": 1360, "height": 900}
 
 
 def stored(name: str) -> nbformat.NotebookNode:
@@ -56,18 +56,6 @@ def test_a_cut_without_a_title_is_refused(cells: list[Any]) -> None:
         split(new_notebook(cells=cells))
 
 
-def test_no_printed_table_is_lost() -> None:
-    """Each table stands in the chapter or on its page of numbers, with the same cells."""
-    before, now = json.loads(LIST.read_text(encoding="utf-8")), printed()
-    lost = {name: sorted(set(before[name]) - set(now[name])) for name in CHAPTERS}
-    assert lost == dict.fromkeys(CHAPTERS, [])
-    changed = {
-        name: sorted(caption for caption, cells in before[name].items() if now[name][caption] != cells)
-        for name in CHAPTERS
-    }
-    assert changed == dict.fromkeys(CHAPTERS, [])
-
-
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_a_chapter_begins_with_its_answer(name: str) -> None:
     """After the first heading and one picture at most: three to eight sentences, made from records."""
@@ -92,12 +80,10 @@ def test_code_that_a_page_shows_fits_it(path: Path) -> None:
 
 
 @pytest.fixture(params=HEIGHTS)
-def chapter(request: pytest.FixtureRequest, html: Path, browser: Any) -> Any:
-    context = browser.new_context(viewport={"width": 1360, "height": 900})
-    page, _ = open_page(context, (html / f"notebooks/{request.param}.html").as_uri())
+def chapter(request: pytest.FixtureRequest, html: Path, visit: Any) -> Any:
+    page = visit((html / f"notebooks/{request.param}.html").as_uri(), viewport=SCREEN)
     page.wait_for_timeout(500)
-    yield request.param, page
-    context.close()
+    return request.param, page
 
 
 def height(page: Any) -> int:
@@ -113,21 +99,19 @@ def test_a_chapter_is_not_too_long(chapter: tuple[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_a_page_of_numbers_is_not_too_long(name: str, html: Path, browser: Any) -> None:
+def test_a_page_of_numbers_is_not_too_long(name: str, html: Path, visit: Any) -> None:
     for path in sorted((html / "notebooks").glob(f"{name}_numbers*.html")):
-        context = browser.new_context(viewport={"width": 1360, "height": 900})
-        page, _ = open_page(context, path.as_uri())
+        page = visit(path.as_uri(), viewport=SCREEN)
         page.wait_for_timeout(500)
         assert height(page) <= 25_000, path.stem
-        context.close()
 
 
 def test_the_address_of_a_section_that_moved_leads_to_it(html: Path, browser: Any) -> None:
-    context = browser.new_context()
+    """What the first page was still loading is left there."""
     first = (html / "notebooks/05_reproduction_numbers.html").as_uri()
-    page, _ = open_page(context, f"{first}#numbers-5-not-run")
+    page, _ = open_page(browser.new_context(), f"{first}#numbers-5-not-run")
     page.wait_for_url("**/05_reproduction_numbers_3.html#numbers-5-not-run")
-    context.close()
+    page.context.close()
 
 
 def test_no_table_of_a_chapter_overflows(chapter: tuple[str, Any]) -> None:

@@ -1,6 +1,4 @@
-"""The benchmarks run and agree on a tiny model; their arithmetic counts what PyTorch counts; pages show the
-record and nothing else.
-"""
+"""Benchmarks run and agree on a tiny model, count what PyTorch counts; pages show the record alone."""
 
 from __future__ import annotations
 
@@ -66,15 +64,8 @@ def test_a_quick_run_measures_every_case(record):
 def test_a_case_measured_again_takes_the_place_of_its_rows(record, model_folder, tmp_path):
     out = tmp_path / "record.json"
     out.write_text(json.dumps(record))
-    again = [
-        "--quick",
-        "--model",
-        str(model_folder("bert", layers=3, hidden=16)),
-        "--only",
-        "mask-gradient",
-        "--out",
-        str(out),
-    ]
+    folder = str(model_folder("bert", layers=3, hidden=16))
+    again = ["--quick", "--model", folder, "--only", "mask-gradient", "--out", str(out)]
     assert main(again) == 0
     new = json.loads(out.read_text())
     assert [(row["case"], row["what"]) for row in new["rows"]] == [

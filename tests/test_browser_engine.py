@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from browsing import missing, open_page, serve
+from browsing import open_page, serve
 from engine_agreement import STRANGE, Engine, agreement, questions_of
-from front.check import find_deno, in_ci, no_deno
 from tiny_models import build
 
 import lrp_companion as lrp
@@ -27,14 +26,6 @@ pytest.importorskip("wasmtime", reason="the extra book brings the compiler of th
 TEXT = "a slow start, but the last scene is unforgettable"
 FAMILIES = ("bert", "distilbert", "electra")
 WORDS = ("the plot is not very quick , but warm .", "a film of rare grace", "dull")
-
-
-@pytest.fixture(scope="module")
-def deno() -> str:
-    path = find_deno()
-    if path is None and in_ci():
-        pytest.fail(f"this is continuous integration, but {no_deno()}")
-    return path or missing(no_deno())
 
 
 @pytest.fixture(scope="module", params=FAMILIES)
@@ -372,10 +363,10 @@ def page_folder(model_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize("scheme", ["http", "file"])
-def test_a_page_loads_explains_and_stops(browser: Any, page_folder: Path, scheme: str) -> None:
+def test_a_page_loads_explains_and_stops(visit: Any, page_folder: Path, scheme: str) -> None:
     served = serve(page_folder)
     address = f"{next(served)}/index.html" if scheme == "http" else (page_folder / "index.html").as_uri()
-    page, watch = open_page(browser.new_context(), address)
+    page = visit(address)
     result = page.evaluate(
         """async () => {
           const seen = [], again = [];
@@ -398,7 +389,7 @@ def test_a_page_loads_explains_and_stops(browser: Any, page_folder: Path, scheme
     served.close()
     assert result["seen"] == 1 and result["same"] and result["card"]["layers"] == 10
     assert result["stopped"] == "AbortError" and result["again"] < 20 and result["masks"] == 1024
-    assert "at most 32 tokens" in result["refused"] and watch.nothing()
+    assert "at most 32 tokens" in result["refused"]
     assert [*result["map"]] == ["tokens", "ids", "special", "scores", "target", "logits"]
 
 

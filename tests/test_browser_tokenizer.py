@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import missing
 from engine_agreement import Engine
-from front.check import find_deno, in_ci, no_deno
 from tiny_models import SPECIAL, WORDS, build
 from tokenizers import AddedToken, Tokenizer, processors
 from transformers import BertTokenizerFast
@@ -30,14 +28,6 @@ LETTERS = (
     "\u202e", "##\u200d", "\x00", "Film", "FILM", "\u0e01", "##\u0e33",
 )  # fmt: skip
 SEP, CLS = ("[SEP]", 3), ("[CLS]", 2)
-
-
-@pytest.fixture(scope="module")
-def deno() -> str:
-    path = find_deno()
-    if path is None and in_ci():
-        pytest.fail(f"this is continuous integration, but {no_deno()}")
-    return path or missing(no_deno())
 
 
 def tokenizer(

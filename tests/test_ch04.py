@@ -1,6 +1,4 @@
-"""The softmax rule inside a model: steps against a slow loop over weights and vectors, bins against sorting
-by hand.
-"""
+"""The softmax rule inside a model against a slow loop over weights and vectors; bins against sorting."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from browsing import complaints_of_axe, open_page
+from browsing import complaints_of_axe
 from lrp_book.ch05_worth import (
     PATHS,
     depth_paths,
@@ -32,8 +32,8 @@ from lrp_book.front import EXAMPLES, ONE_TOKEN, embedded, explained, outlier_sce
 from lrp_book.say import MissingRecord, kept_in, number
 from lrp_book.sphinx.findings import answer, finding
 from lrp_book.worth import REMOVALS, WHAT, worth, worth_over_trainings
+from plain_rows import counted, plain_loo, plain_r, r_of
 from scipy.stats import rankdata
-from test_recomputed import plain_loo, plain_r
 
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.metrics import Interval, bootstrap_mean
@@ -51,7 +51,6 @@ ASKED = set(re.findall(r"\{finding\}`([^`]+)`", INDEX))
 NUMBER = re.compile(r"(?<![\w.])[\u2212-]?\d+\.\d+")
 RULES = ("CP-LRP", "AttnLRP")
 WORDS, POSITIONS = Protocol(), Protocol(site="word+position", tokens="all")
-SUMS = Protocol(site="word+position", tokens="all", map="sum-to-one")
 FIVE = [f"trainings/sst2-{SHORT_RECIPE}-seed-{seed}" for seed in range(5)]
 
 
@@ -70,16 +69,6 @@ def loo_of(name: str, removal: int = 0) -> list[list[float]]:
     """LOO of each example, from the logits of a run."""
     removals = len(json.loads((RESULTS / name / "manifest.json").read_text())["axes"]["removal"])
     return [plain_loo(row, removals, removal) for row in rows(name, "examples")]
-
-
-def counted(example: dict[str, Any], tokens: str) -> list[int]:
-    return [k for k in range(example["tokens"]) if tokens == "all" or k not in example["special"]]
-
-
-def r_of(x: list[float], y: list[float], kept: list[int]) -> float:
-    """r over the tokens that count; NaN where it is undefined."""
-    a, b = [x[k] for k in kept], [y[k] for k in kept]
-    return plain_r(a, b) if len(kept) > 1 and len(set(a)) > 1 and len(set(b)) > 1 else math.nan
 
 
 def two_loo(first: str, second: str, tokens: str = "no-special") -> list[float]:
@@ -227,9 +216,8 @@ def test_times_agree_wherever_they_stand() -> None:
         assert row.split("|")[-2].strip() == minutes, path.name
 
 
-def test_the_front_page_tells_and_can_be_touched(html: Path, browser: Any) -> None:
-    context = browser.new_context(viewport={"width": 1366, "height": 660})
-    page, watch = open_page(context, (html / "book" / "index.html").as_uri())
+def test_the_front_page_tells_and_can_be_touched(html: Path, visit: Any) -> None:
+    page = visit((html / "book" / "index.html").as_uri(), viewport={"width": 1366, "height": 660})
     page.wait_for_selector("[data-ready]")
     scene = page.locator('[data-companion-widget="outlier_scene"]')
     box = scene.locator(".lrp-controls").bounding_box()
@@ -248,8 +236,7 @@ def test_the_front_page_tells_and_can_be_touched(html: Path, browser: Any) -> No
         assert (lead > 0) == (ahead == "CP-LRP") and abs(lead) > 0.3
         assert r["LRP with the layers as switched"] == r["CP-LRP"]
     assert "{finding}" not in page.locator("article").inner_text()
-    assert not complaints_of_axe(page, ".bd-article") and watch.nothing()
-    context.close()
+    assert not complaints_of_axe(page, ".bd-article")
 
 
 def test_what_the_front_page_says_of_two_words_and_of_reviews_like_the_scene() -> None:

@@ -42,9 +42,7 @@ def unpacked(of_run: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_kept_as(cells, values) -> None:
-    """A cell has four decimals: the nearest, or, where that would print otherwise than the value, its
-    neighbour.
-    """
+    """A cell has four decimals: the nearest, or its neighbour where that prints as the value does."""
     as_nearest = np.array([f"{round(value, 4):.2f}" == f"{value:.2f}" for value in values])
     assert (np.abs(np.asarray(cells) - values) <= np.where(as_nearest, 5.1e-5, 1.01e-4)).all()
     assert [f"{cell:.2f}" for cell in cells] == [f"{value:.2f}" for value in values]
@@ -369,23 +367,6 @@ def test_cells_that_turn_are_named_the_most_contrary_first(three, tmp_path):
     apart = [abs(row["small"].mean - row["small-seed-1"].mean) for row in turns]
     assert apart[:3] == pytest.approx([0.625, 0.625, 0.375], abs=1e-6)
     assert apart == pytest.approx(sorted(apart, reverse=True))
-
-
-def test_a_table_of_turns_says_what_is_held_and_what_is_common(three):
-    compared = ch06_trainings.trainings(three)
-    shown = ch06_trainings.training_turns_table(compared)
-    assert "LOO removes by attention mask: cells" in shown.caption and len(shown.cells) == 12
-    assert shown.caption.endswith("the first 12 of 106") and "LOO removes by" not in shown.header
-    few = {"site": ["word"], "tokens": ["no-special"], "target": ["logit"]}
-    shown = ch06_trainings.training_turns_table(compared.sel(few))
-    assert shown.header[:3] == ("map", "correlation", "small") and len(shown.cells) == 6
-    assert "; relevance read at words; tokens" in shown.caption and "common" not in shown.caption
-    two = {**few, "site": ["word+position", "embedding"], "tokens": ["all"], "statistic": ["pearson"]}
-    shown = ch06_trainings.training_turns_table(compared.sel(two))
-    assert shown.caption.endswith("in all trainings; common to all: relevance read at whole embedding")
-    assert shown.header[:2] == ("map", "small") and len(shown.cells) == 2
-    single = {**two, "site": ["word+position"]}
-    assert ch06_trainings.training_turns_table(compared.sel(single)).cells == (("none",),), "above in all"
 
 
 def test_parts_of_the_variance_are_those_of_two_factors(three):

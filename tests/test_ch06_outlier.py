@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from lrp_book.ch06_outlier import COUNTED, lead, outlier_figure, outlier_table, places, with_and_without
+from lrp_book.ch06_outlier import lead, places, with_and_without
 
 from lrp_companion.checks import InputError
 from lrp_companion.metrics import leverage, pearson
@@ -63,8 +63,3 @@ def test_without_cls_is_the_rest_of_the_leverage(run) -> None:
     r = with_and_without(run).sel(explainer="cp-lrp", **at)
     assert r.values == pytest.approx(places(run, "cp-lrp").sel(of="rest").values, abs=1e-9)
     assert lead(with_and_without(run)).sel(**at).shape == (run.n,)
-
-
-def test_table_and_figure_say_what_they_show(run) -> None:
-    assert all(label in str(outlier_table(run)) for label in COUNTED.values())
-    assert "further out than all others together" in repr(outlier_figure(run))

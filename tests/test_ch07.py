@@ -34,7 +34,7 @@ from lrp_book.labels import method_label
 from lrp_book.records.concentration import concentrations
 from lrp_book.records.tune_options import options_to_try
 from lrp_book.significance import holm
-from tiny_models import TEXTS
+from tiny_models import LONG_TEXTS, reviews
 
 from lrp_companion import Classifier, InputError
 from lrp_companion.checks import SourceError
@@ -46,16 +46,8 @@ from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.schema import TOKEN_CHOICES, Protocol
 from lrp_companion.show.tables import Table
-from lrp_companion.sources.dataset import Dataset
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
-LONG = (
-    *TEXTS[:2],
-    *TEXTS[3:],
-    "a dull plot and a slow actor",
-    "no laugh , never one warm scene",
-    "the rare film was quick and the plot a dull one",
-)
 METHODS = (
     "loo",
     "attnlrp",
@@ -71,15 +63,10 @@ METHODS = (
 )
 
 
-def dataset(texts: tuple[str, ...] = LONG) -> Dataset:
-    ids, labels = tuple(map(str, range(len(texts)))), np.arange(len(texts)) % 2
-    return Dataset("sst2", "validation", "embedded", ids, labels, texts=texts)
-
-
 @pytest.fixture(scope="module")
 def run(clf: Classifier, tmp_path_factory: pytest.TempPathFactory) -> TextRun:
     out = tmp_path_factory.mktemp("remedy") / "run"
-    execute(TextJobs(clf, dataset(), methods=METHODS, masks="none"), out, progress=False)
+    execute(TextJobs(clf, reviews(LONG_TEXTS), methods=METHODS, masks="none"), out, progress=False)
     loaded = load_run(out)
     assert isinstance(loaded, TextRun)
     return loaded
@@ -92,7 +79,7 @@ def data(run: TextRun) -> xr.Dataset:
 
 @pytest.fixture(scope="module")
 def attention(clf: Classifier) -> dict[str, Any]:
-    return concentrations(clf, dataset(), progress=False)
+    return concentrations(clf, reviews(LONG_TEXTS), progress=False)
 
 
 def cells_of(table: Table) -> dict[str, dict[str, str]]:

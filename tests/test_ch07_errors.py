@@ -18,24 +18,16 @@ from lrp_book.ch07_errors import (
     pair_removals,
 )
 from lrp_book.records.mask_gradient_error import PARTS
-from tiny_models import TEXTS
+from tiny_models import LONG_TEXTS
 
 import lrp_companion as lrp
 from lrp_companion import Classifier, InputError
 from lrp_companion.methods import attribute, kept_logits
 
-LONG = (
-    *TEXTS[:2],
-    *TEXTS[3:],
-    "a dull plot and a slow actor",
-    "no laugh , never one warm scene",
-    "the rare film was quick and the plot a dull one",
-)
-
 
 class TestPaths:
     def test_a_path_goes_from_loo_to_the_whole_text_and_its_slope_is_a_derivative(self, clf):
-        text, places = LONG[1], [2, 5]
+        text, places = LONG_TEXTS[1], [2, 5]
         paths = mask_paths(clf, text, places=places, points=401)
         (loo,), (gradient,) = attribute(clf, text, method="loo"), attribute(clf, text, method="mask-gradient")
         np.testing.assert_allclose(paths["loo"], loo.scores[places], atol=1e-12)
@@ -50,8 +42,8 @@ class TestPaths:
         assert paths["tokens"] == [loo.tokens[2], loo.tokens[5]] and paths["label"] == clf.labels[loo.target]
 
     def test_another_class(self, clf):
-        (loo,) = attribute(clf, LONG[0], method="loo", target=2)
-        paths = mask_paths(clf, LONG[0], places=[1], points=2, target=2)
+        (loo,) = attribute(clf, LONG_TEXTS[0], method="loo", target=2)
+        paths = mask_paths(clf, LONG_TEXTS[0], places=[1], points=2, target=2)
         assert paths["loo"] == pytest.approx(loo.scores[1:2]) and paths["label"] == clf.labels[2]
 
     @pytest.mark.parametrize(
@@ -66,12 +58,12 @@ class TestPaths:
     )
     def test_refusals(self, clf, options, words):
         with pytest.raises(InputError, match=words):
-            mask_paths(clf, LONG[0], **options)
+            mask_paths(clf, LONG_TEXTS[0], **options)
 
 
 class TestFigureOfPaths:
     def test_it_draws_the_path_and_the_slope(self, clf):
-        paths = mask_paths(clf, LONG[0], places=[2, 3], points=5)
+        paths = mask_paths(clf, LONG_TEXTS[0], places=[2, 3], points=5)
         figure = mask_path_figure(paths, title="two words")
         fall, slope_at_1 = paths["loo"][0], paths["gradient"][0]
         assert f"{paths['tokens'][0]} falls by {fall:.2f}, its slope says {slope_at_1:.2f}" in figure.alt
@@ -83,7 +75,7 @@ class TestFigureOfPaths:
 
 class TestPairs:
     def test_pairs_are_removed_together(self, clf):
-        text = LONG[3]
+        text = LONG_TEXTS[3]
         (encoded,), (loo,) = clf.encode([text]), attribute(clf, text, method="loo")
         removals = pair_removals(clf, text)
         words = [i for i in range(len(encoded)) if not encoded.special[i]]
@@ -101,11 +93,11 @@ class TestPairs:
             )
 
     def test_of_each_text_the_pair_that_hides_most(self, clf):
-        pairs = backed_pairs(clf, LONG)
-        assert sorted(row["text"] for row in pairs) == list(range(len(LONG)))
+        pairs = backed_pairs(clf, LONG_TEXTS)
+        assert sorted(row["text"] for row in pairs) == list(range(len(LONG_TEXTS)))
         assert [row["backing"] for row in pairs] == sorted((row["backing"] for row in pairs), reverse=True)
         for row in pairs:
-            removals = pair_removals(clf, LONG[row["text"]])
+            removals = pair_removals(clf, LONG_TEXTS[row["text"]])
             i, j = row["places"]
             assert i < j and row["backing"] == np.nanmax(removals["backing"]) == removals["backing"][i, j]
             assert (
@@ -121,11 +113,11 @@ class TestPairs:
             pair_removals(clf, "dull")
 
     def test_the_largest_loo_of_many_texts(self, clf):
-        place, text = largest_loo(clf, LONG)
-        records = {text: attribute(clf, text, method="loo")[0] for text in LONG}
+        place, text = largest_loo(clf, LONG_TEXTS)
+        records = {text: attribute(clf, text, method="loo")[0] for text in LONG_TEXTS}
         best = max(
             records[candidate].scores[i]
-            for candidate in LONG
+            for candidate in LONG_TEXTS
             for i in range(len(records[candidate].scores))
             if not records[candidate].special[i]
         )

@@ -212,15 +212,6 @@ def test_what_the_page_says_without_a_number_is_so():
     assert min(*shares("sst2", "pearson"), *shares("sentences", "spearman")) > 0.8
 
 
-def test_pictures_and_tables_say_what_they_show():
-    assert "SmolLM2, words, Pearson: AttnLRP" in repr(
-        ch.models_figure(ch.models(records(RESULTS)), title="x")
-    )
-    assert "facts: Pearson" in repr(ch.paths_figure(ch.smollm2_paths(RESULTS), title="x"))
-    assert "SmolLM2, facts" in str(ch.first_table(RESULTS)) and "IG" in str(ch.judges_table(RESULTS))
-    assert [len(rows) for _, rows in ch.prompts(RESULTS)] == [4, 4, 4]
-
-
 def test_a_missing_record_is_one_line(tmp_path):
     (tmp_path / "base").mkdir()
     with pytest.raises(MissingRecord, match="chapter 9: got no"):

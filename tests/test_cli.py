@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 
@@ -38,22 +39,8 @@ def test_explain_colours_when_forced(capsys, monkeypatch):
 
 @needs_model
 def test_explain_json_is_the_record(capsys):
-    assert (
-        main(
-            [
-                "explain",
-                "a film of rare grace",
-                "--method",
-                "lrp",
-                "--bypass",
-                "1,3-4",
-                "--site",
-                "word+position",
-                "--json",
-            ]
-        )
-        == 0
-    )
+    call = "explain 'a film of rare grace' --method lrp --bypass 1,3-4 --site word+position --json"
+    assert main(shlex.split(call)) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["choices"]["bypass"] == [1, 3, 4]
     assert len(record["scores"]) == len(record["tokens"]) == len(record["parts"]["position"])
@@ -89,43 +76,34 @@ def test_explain_between_one_pass_and_exact(capsys, arguments, options):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("command", "words"),
     [
-        (["explain", "  "], "empty text"),
-        (["explain", "a film", "--method", "atnlrp"], "'atnlrp'; expected one of loo, ig"),
-        (["explain", "a film", "--model", "./nowhere"], "'./nowhere', which is not a folder"),
-        (
-            ["explain", "a film", "--method", "lrp", "--bypass", "13"],
-            "layer 13; expected integers from 1 to 12",
-        ),
-        (
-            ["explain", "a film", "--method", "rollout", "--site", "word"],
-            "option 'site' for method 'rollout'",
-        ),
-        (["explain", "a film", "--method", "loo", "--groups", "2"], "option 'groups' for method 'loo'"),
-        (["explain", "a film", "--method", "mask-gradient", "--nodes", "few"], "--nodes"),
-        (
-            ["explain", "a film", "--method", "mask-gradient", "--groups", "2", "--nodes", "0.2,0.4"],
-            "end with 1",
-        ),
-        (["explain", "a film", "--method", "hybrid", "--exact", "0"], "exact 0"),
-        (["explain", "a film", "--bypass", "5-2"], "'5-2', a range without layers"),
-        (["explain", "a film", "--bypass", "1-9999999999"], "layers from 1 to 999"),
-        (["explain", "a film", "--bypass", "0-3"], "layers from 1 to 999"),
-        (["explain", "a film", "--bypass", ""], "layers from 1 to 999"),
-        (["explain", "a film", "--method", "ig", "--n-steps", "10000000"], "from 1 to 1000"),
-        (["explain", "a film", "--target", "7"], "target 7; expected a class from 0 to 1"),
-        (["explain", "a film", "--device", "abacus"], "device 'abacus'"),
-        (["explain", "a film", "--site", "sentence"], "--site"),
-        (["explain", "film " * 600], "602 tokens; expected at most 512"),
-        (["explode"], "explode"),
-        ([], "command"),
+        ("explain '  '", "empty text"),
+        ("explain 'a film' --method atnlrp", "'atnlrp'; expected one of loo, ig"),
+        ("explain 'a film' --model ./nowhere", "'./nowhere', which is not a folder"),
+        ("explain 'a film' --method lrp --bypass 13", "layer 13; expected integers from 1 to 12"),
+        ("explain 'a film' --method rollout --site word", "option 'site' for method 'rollout'"),
+        ("explain 'a film' --method loo --groups 2", "option 'groups' for method 'loo'"),
+        ("explain 'a film' --method mask-gradient --nodes few", "--nodes"),
+        ("explain 'a film' --method mask-gradient --groups 2 --nodes 0.2,0.4", "end with 1"),
+        ("explain 'a film' --method hybrid --exact 0", "exact 0"),
+        ("explain 'a film' --bypass 5-2", "'5-2', a range without layers"),
+        ("explain 'a film' --bypass 1-9999999999", "layers from 1 to 999"),
+        ("explain 'a film' --bypass 0-3", "layers from 1 to 999"),
+        ("explain 'a film' --bypass ''", "layers from 1 to 999"),
+        ("explain 'a film' --method ig --n-steps 10000000", "from 1 to 1000"),
+        ("explain 'a film' --target 7", "target 7; expected a class from 0 to 1"),
+        ("explain 'a film' --device abacus", "device 'abacus'"),
+        ("explain 'a film' --site sentence", "--site"),
+        (f"explain '{'film ' * 600}'", "602 tokens; expected at most 512"),
+        ("explode", "explode"),
+        ("", "command"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(arguments, words, capsys):
-    if "companion" not in embedded_models() and arguments[:1] == ["explain"] and "./nowhere" not in arguments:
+def test_bad_input_is_one_line_and_exit_code_2(command, words, capsys):
+    if "companion" not in embedded_models() and command.startswith("explain") and "nowhere" not in command:
         pytest.skip("the embedded model is not in this checkout")
-    assert main(arguments) == 2
+    assert main(shlex.split(command)) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert len(captured.err.strip().splitlines()) == 1 and words in captured.err
@@ -176,6 +154,8 @@ def test_explain_needs_no_plotting_library():
     ("labels", "given", "expected"),
     [
         (("1", "0"), "01", 0),
+        (("1", "2", "3"), "3", 2),
+        (("no", "yes"), "1", 1),
         (("1", "0"), "0.0", 1),
         (("1", "0"), "+1", 0),
         (("1.0", "0.0"), "1", 0),

@@ -136,55 +136,6 @@ def test_a_run_of_a_classifier_of_another_order(
     assert "AttnLRP" in capsys.readouterr().out
 
 
-def test_the_command_of_the_book_prints_a_table_of_tokens(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    """A tokenizer trained on the spot, in which the capital and its rival are tokens of their own."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
-
-    lines = ["The capital of France is Paris.", "The capital of Italy is Rome."] * 20
-    trained = Tokenizer(models.BPE())
-    trained.pre_tokenizer, trained.decoder = (
-        pre_tokenizers.ByteLevel(add_prefix_space=False),
-        decoders.ByteLevel(),
-    )
-    trained.train_from_iterator(lines, trainers.BpeTrainer(vocab_size=120, special_tokens=["<s>"]))
-    trained.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=trained, bos_token="<s>", model_max_length=64)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=64,
-        bos_token_id=0,
-        eos_token_id=None,
-    )
-    torch.manual_seed(0)
-    for part in (LlamaForCausalLM(config).eval(), tokenizer):
-        part.save_pretrained(tmp_path)
-    asked = ["explain", "The capital of France is", "--model", str(tmp_path), "--target", " Paris"]
-    capsys.readouterr()
-    assert cli.main([*asked, "--contrast", " Rome"]) == 0
-    printed = capsys.readouterr().out
-    assert "' Paris'" in printed and "contrast ' Rome'" in printed
-    (record,) = lrp.attribute(
-        lrp.load_classifier(tmp_path),
-        "The capital of France is",
-        method="attnlrp",
-        target=" Paris",
-        contrast=" Rome",
-    )
-    for token in record.tokens:
-        assert token.strip() in printed, token
-    assert len(record.tokens) >= 5
-    with pytest.raises(InputError, match="target ' Berlin' of .* tokens"):
-        lrp.attribute(lrp.load_classifier(tmp_path), "The capital", method="attnlrp", target=" Berlin")
-
-
 FORMS = {
     "list": lambda classes: classes,
     "array": np.array,
@@ -241,8 +192,6 @@ def test_text_is_a_label_and_a_number_is_a_number(names: tuple[str, ...]) -> Non
         (record,) = lrp.attribute(clf, "a film", method="loo", target=name)
         assert record.target == k and record.details["label"] == name
         assert lrp.attribute(clf, "a film", method="loo", target=k)[0].target == k
-        assert cli._class(clf, name) == name
-    assert cli._class(clf, "7") == 7 and cli._class(called(("no", "yes")), "1") == 1
     with pytest.raises(InputError, match="target '7'"):
         lrp.attribute(clf, "a film", method="loo", target="7")
 
@@ -258,26 +207,3 @@ def test_a_label_of_two_classes_names_both() -> None:
 def test_the_time_of_many_targets_grows_with_their_number() -> None:
     labels = [f"label {k}" for k in range(30_000)]
     assert check_targets(labels * 2, 60_000, labels) == [*range(30_000)] * 2
-
-
-@pytest.mark.parametrize("names", [("1", "2", "3"), ("2", "1", "0")])
-def test_the_command_takes_labels_first(names: tuple[str, ...], tmp_path: Path, capsys) -> None:
-    clf = called(names)
-    clf.network.save_pretrained(tmp_path)
-    clf.tokenizer.save_pretrained(tmp_path)
-    for k, name in enumerate(names):
-        other = names[k - 1]
-        call = [
-            "explain",
-            "a film",
-            "--model",
-            str(tmp_path),
-            "--target",
-            name,
-            "--contrast",
-            other,
-            "--json",
-        ]
-        assert cli.main(call) == 0
-        record = json.loads(capsys.readouterr().out)
-        assert record["target"] == k and record["choices"]["contrast"] == other

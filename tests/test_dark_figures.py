@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import open_page
 from lrp_book.sphinx.dark_figures import PAGE, dark, srgb_to_oklab, write_dark
 from PIL import Image
 
@@ -66,17 +65,14 @@ def test_a_file_is_written_beside_the_figure(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
 @pytest.mark.parametrize("name", ["notebooks/03_bert_layers", "notebooks/06_protocol_audit"])
-def test_a_page_shows_the_figure_of_its_mode(name: str, mode: str, html: Path, browser: Any) -> None:
-    context = browser.new_context(color_scheme=mode)
-    page, watch = open_page(context, (html / f"{name}.html").as_uri())
+def test_a_page_shows_the_figure_of_its_mode(name: str, mode: str, html: Path, visit: Any) -> None:
+    page = visit((html / f"{name}.html").as_uri(), color_scheme=mode)
     page.wait_for_function("mode => document.documentElement.dataset.theme === mode", arg=mode)
     shown = page.evaluate(
         "[...document.querySelectorAll('article img')].filter(i => i.getClientRects().length).map(i => i.src)"
     )
     figures = [source for source in shown if "_images" in source or "findings" in source]
     assert figures and all(("-dark.png" in source) == (mode == "dark") for source in figures)
-    context.close()
-    assert watch.nothing(), watch
 
 
 def test_every_figure_says_what_it_shows(html: Path) -> None:

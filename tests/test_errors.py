@@ -1,6 +1,4 @@
-"""Bad input is refused before any work, by a message that names the operation, what came, what was expected,
-and the next step.
-"""
+"""Bad input is refused before any work: what came to which operation, what was expected, the next step."""
 
 from __future__ import annotations
 
@@ -398,6 +396,18 @@ LONG: list[object] = [
 ]
 
 
+LONG_OPTIONS = {
+    "loo": ("target", "removal", "output", "truncate", "batch_tokens", "contrast", "progress", "position"),
+    "attnlrp": ("epsilon", "site"),
+    "lrp": ("bypass",),
+    "ig": ("n_steps", "baseline"),
+    "rollout": ("row", "residual"),
+    "mask-gradient": ("groups",),
+    "hybrid": ("exact",),
+    "sampled-loo": ("budget", "seed"),
+}
+
+
 @pytest.mark.parametrize("value", LONG, ids=lambda value: type(value).__name__)
 def test_every_message_is_one_short_line(clf: Classifier, value: object) -> None:
     reviews = load_dataset("sst2", source="embedded", limit=2)
@@ -405,27 +415,8 @@ def test_every_message_is_one_short_line(clf: Classifier, value: object) -> None
     calls: list[Callable[[], object]] = [
         *(
             lambda name=name, method=method: attribute(clf, "a film", method=method, **{name: value})
-            for name, method in (
-                ("target", "loo"),
-                ("removal", "loo"),
-                ("epsilon", "attnlrp"),
-                ("site", "attnlrp"),
-                ("bypass", "lrp"),
-                ("n_steps", "ig"),
-                ("baseline", "ig"),
-                ("output", "loo"),
-                ("row", "rollout"),
-                ("residual", "rollout"),
-                ("truncate", "loo"),
-                ("groups", "mask-gradient"),
-                ("exact", "hybrid"),
-                ("budget", "sampled-loo"),
-                ("seed", "sampled-loo"),
-                ("batch_tokens", "loo"),
-                ("contrast", "loo"),
-                ("progress", "loo"),
-                ("position", "loo"),
-            )
+            for method, names in LONG_OPTIONS.items()
+            for name in names
         ),
         lambda: attribute(clf, "a film", method=value),
         lambda: attribute(clf, "a film", method="loo", target=value, contrast=value),

@@ -8,13 +8,10 @@ is wrong with it: by a slip of the exercise, by its shape, dtype, factor or erro
 from __future__ import annotations
 
 import ast
-import json
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,8 +23,6 @@ from lrp_book.exercises.checking import examine
 from lrp_book.exercises.near_misses import edits
 
 PLACE = "place and question only"
-WORDS = ("slip", "slip and factor", "kind of change", "factor", "results or precision")
-TABLE = Path(__file__).with_name("exercise_slips.json")
 OPERATORS = {
     ast.Add: "+-*",
     ast.Sub: "-+",
@@ -142,16 +137,9 @@ def answers() -> list[dict[str, str]]:
             right = bool(examine(exercise, function, seed=11))
             row = {"exercise": name, "change": kind, "answer": text.partition("\n")[2].strip() or text}
             row["told"] = "right" if result.passes else told(name, result.message)
-            row["says"] = result.message if row["told"] in WORDS else ""
             row["fresh"] = "right" if right else "wrong"
             rows.append(row)
     return rows
-
-
-def shown(row: dict[str, str]) -> dict[str, str]:
-    """A row as the table keeps it: what is said, where it does not hold figures of the processor."""
-    says = re.split(r"[.?] +Got ", row["says"])[0] if row["told"] == "kind of change" else row["says"]
-    return {key: row[key] for key in ("exercise", "change", "answer", "told")} | {"says": says}
 
 
 def test_four_hundred_answers_are_right_or_named() -> None:
@@ -166,15 +154,6 @@ def test_four_hundred_answers_are_right_or_named() -> None:
 def test_no_wrong_answer_passes_and_no_right_one_is_refused() -> None:
     odd = [row for row in answers() if (row["told"] == "right") != (row["fresh"] == "right")]
     assert not odd
-
-
-def test_the_table_of_slip_and_hint_is_what_check_says() -> None:
-    """`LRP_WRITE_SLIPS=1 pytest tests/test_exercise_slips.py` writes the table anew."""
-    rows = [shown(row) for row in answers()]
-    if os.environ.get("LRP_WRITE_SLIPS"):
-        lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
-        TABLE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
-    assert json.loads(TABLE.read_text(encoding="utf-8")) == rows
 
 
 def soft(z: np.ndarray) -> np.ndarray:

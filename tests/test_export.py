@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browsing import open_page
 from PIL import Image
 
 from lrp_companion.attribution import Attribution
@@ -125,12 +124,11 @@ def test_latex_shows_the_sign() -> None:
     assert [match[1] for match in commands if match] == ["for", "against", "token"]
 
 
-def test_the_page_is_one_file(folder: Path, browser) -> None:
-    page, watch = open_page(browser.new_context(offline=True), (folder / "map.html").as_uri())
-    assert page.locator("ol.lrp-tokens").count() == 3 and watch.nothing()
+def test_the_page_is_one_file(folder: Path, visit) -> None:
+    page = visit((folder / "map.html").as_uri(), offline=True)
+    assert page.locator("ol.lrp-tokens").count() == 3
     assert page.locator("ol.lrp-tokens >> nth=1 >> bdi").all_inner_texts() == list(TOKENS)
     assert page.locator("script").count() == 0
-    page.close()
 
 
 def test_one_record_is_saved(tmp_path: Path) -> None:

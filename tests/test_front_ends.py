@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import ROOT, missing
+from browsing import ROOT
 from front import check
-from front.check import QUIET, find_deno, in_ci, no_deno, where_it_is
+from front.check import QUIET
 
 from lrp_companion import InputError, Protocol, ProtocolSwitchboard
 from lrp_companion.masks import bypassed, mask_number
@@ -32,14 +32,6 @@ from lrp_companion.widgets.base import SHARED, STATIC, front_ends, minified, pac
 
 LACKS = -32768
 READS = "--allow-read=lrp_companion/widgets/static"
-
-
-@pytest.fixture(scope="module")
-def deno() -> str:
-    path = find_deno()
-    if path is None and in_ci():
-        pytest.fail(f"this is continuous integration, but {no_deno()}")
-    return path or missing(no_deno())
 
 
 def run(deno: str, *arguments: str, given: str = "") -> str:
@@ -83,13 +75,6 @@ def test_deno_tests_pass_on_what_pages_load(deno: str, tmp_path: Path) -> None:
     assert int(re.search(r"(\d+) passed", said)[1]) > 100
 
 
-def test_a_template_inside_a_template_is_refused(deno: str, tmp_path: Path) -> None:
-    path = tmp_path / "front.js"
-    path.write_text('const a = 1;\nconsole.log(`a${a ? ` (${a} b)` : ""}`);\n', encoding="utf-8")
-    linted = check.run("lint", "--config", ROOT / "deno.json", path)
-    assert linted.returncode and "a template inside a template" in linted.stdout
-
-
 @pytest.mark.parametrize("name", ["base", *SHARED, *front_ends()])
 def test_every_function_of_a_front_end_is_used(name: str) -> None:
     """deno cannot tell: it sees each file by itself."""
@@ -103,17 +88,6 @@ def test_every_function_of_a_front_end_is_used(name: str) -> None:
             for user in users
         )
         assert uses > 1 or function in called_by_python, function
-
-
-def test_messages_name_the_line_of_the_file_that_they_come_from() -> None:
-    parts = [STATIC / f"{name}.js" for name in ("base", "layers", "live_model")]
-    base, layers, live = (path.read_text(encoding="utf-8").count("\n") + 1 for path in parts)
-    text = f"at file:///tmp/x/softmax_lab.js:{base + 7}:5 and at file:///tmp/x/softmax_lab.js:3:1"
-    static = STATIC.relative_to(ROOT)
-    assert where_it_is(text, "/tmp/x") == f"at {static}/softmax_lab.js:7:5 and at {static}/base.js:3:1"
-    places = (base + 4, base + layers + live + 2)
-    text = " ".join(f"file:///tmp/x/layer_toggles.js:{place}:1" for place in places)
-    assert where_it_is(text, "/tmp/x") == f"{static}/layers.js:4:1 {static}/layer_toggles.js:2:1"
 
 
 def test_a_wrong_type_in_a_widget_is_found_by_its_line(deno: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,16 +110,6 @@ def test_a_long_function_and_one_without_types_are_found(deno: str, tmp_path: Pa
         and "a function of 62 lines" in linted.stdout
         and "Found 2 problems" in linted.stdout
     )
-
-
-def test_without_deno_lint_says_so_and_fails_in_continuous_integration(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(check, "find_deno", lambda: None)
-    for ci, status in (("", 0), ("false", 0), ("true", 1)):
-        monkeypatch.setenv("CI", ci)
-        assert check.main() == status
-        assert capsys.readouterr().out.count("not checked, because there is no deno for") == 1
 
 
 def test_colours_are_the_palettes(deno: str) -> None:

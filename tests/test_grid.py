@@ -73,9 +73,7 @@ def test_an_unknown_statistic_is_refused():
 
 @st.composite
 def texts(draw) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Maps (2, site, target, T), LOO (removal, target, T) and special tokens of one text; from one token to
-    seven.
-    """
+    """Maps (2, site, target, T), LOO (removal, target, T), special tokens; one to seven tokens."""
     tokens = draw(st.integers(1, 7))
     maps = draw(rows(tokens, 18, 18)).reshape(2, len(SITES), len(TARGET_CHOICES), tokens)
     loo = draw(rows(tokens, 12, 12)).reshape(len(REMOVALS), len(TARGET_CHOICES), tokens)

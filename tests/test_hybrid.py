@@ -1,6 +1,4 @@
-"""LOO for some tokens, a gradient or a mean for the others: against plain recomputation, and by what it must
-equal.
-"""
+"""LOO for some tokens, a gradient or a mean for the others: against plain recomputation."""
 
 from __future__ import annotations
 
@@ -155,9 +153,7 @@ pairs = st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=2, max_
 
 @given(pairs, st.sampled_from(CORRECTIONS))
 def test_a_correction_is_exact_where_it_can_be(values: list[tuple[float, float]], correct: str) -> None:
-    """LOO that is what the correction assumes is met on every token; whatever it is, the chosen ones are
-    exact.
-    """
+    """LOO that is what the correction assumes is met on every token; the chosen ones are always exact."""
     gradient = np.round([g for g, _ in values], 2)
     slope, intercept = {"none": (1, 0), "scale": (-2, 0), "shift": (1, 3), "line": (-2, 3)}[correct]
     places = np.array([0, len(values) - 1])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import struct
 import tracemalloc
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+from pngs import png as png_bytes
 from transformers.image_utils import load_image
 
 import lrp_companion as lrp
@@ -72,25 +72,14 @@ def test_check_reads_image_files(png, capsys):
     assert "checks right on 2 images" in capsys.readouterr().out
 
 
-def claims(width: int, height: int) -> bytes:
-    """A PNG of a few bytes that claims this size."""
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
-    parts = chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(b"")), chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-
-
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
         ("none.png", None, "which is not a file"),
         ("text.png", b"no picture", "cannot be read as an image"),
-        ("broken.png", claims(28, 28), "cannot be read as an image"),
-        ("large.png", claims(LARGEST_SIDE + 1, 2), f"of {LARGEST_SIDE + 1} x 2 pixels"),
-        ("bomb.png", claims(60_000, 60_000), "pixels"),
+        ("broken.png", png_bytes(28, 28), "cannot be read as an image"),
+        ("large.png", png_bytes(LARGEST_SIDE + 1, 2), f"of {LARGEST_SIDE + 1} x 2 pixels"),
+        ("bomb.png", png_bytes(60_000, 60_000), "pixels"),
         ("none.npy", b"no array", "which holds no array"),
         ("empty.npy", b"", "which holds no array"),
     ],
@@ -201,29 +190,18 @@ def test_a_pixel_that_is_not_opaque_is_refused(tmp_path: Path, mode: str, ending
                 read_image(path, channels=channels)
 
 
-def png_of(bits: int, colour: int, row: bytes, width: int, clear: bytes = b"") -> bytes:
-    """A PNG of one line, as Pillow cannot write it; `clear` is its transparent colour."""
-
-    def chunk(name: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    parts = [chunk(b"IHDR", struct.pack(">IIBBBBB", width, 1, bits, colour, 0, 0, 0))]
-    parts += [chunk(b"tRNS", clear)] * bool(clear)
-    parts += [chunk(b"IDAT", zlib.compress(b"\0" + row)), chunk(b"IEND", b"")]
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
-
-
 RGB16 = (0, 65_535, 32_768, 256, 255, 128)
+COLOURS_16 = b"\0" + struct.pack(">6H", *RGB16)
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        png_of(4, 0, b"\x0f", 2, struct.pack(">H", 15)),
-        png_of(2, 0, b"\x1b", 4, struct.pack(">H", 2)),
-        png_of(16, 2, struct.pack(">6H", *RGB16), 2, struct.pack(">3H", *RGB16[:3])),
-        png_of(16, 4, struct.pack(">4H", 9, 65_400, 9, 65_535), 2),
-        png_of(16, 6, struct.pack(">4H", 9, 9, 9, 65_300), 1),
+        png_bytes(2, bits=4, rows=b"\0\x0f", clear=struct.pack(">H", 15)),
+        png_bytes(4, bits=2, rows=b"\0\x1b", clear=struct.pack(">H", 2)),
+        png_bytes(2, bits=16, colour=2, rows=COLOURS_16, clear=struct.pack(">3H", *RGB16[:3])),
+        png_bytes(2, bits=16, colour=4, rows=b"\0" + struct.pack(">4H", 9, 65_400, 9, 65_535)),
+        png_bytes(1, bits=16, colour=6, rows=b"\0" + struct.pack(">4H", 9, 9, 9, 65_300)),
     ],
     ids=["grey of 4", "grey of 2", "RGB of 16", "grey and alpha of 16", "RGB and alpha of 16"],
 )
@@ -236,12 +214,12 @@ def test_transparency_that_pillow_rounds_is_refused(tmp_path: Path, content: byt
 
 def test_few_and_many_bits_without_transparency_are_read(tmp_path: Path) -> None:
     for bits, row, width, expected in ((4, b"\x0f", 2, [0, 255]), (2, b"\x1b", 4, [0, 85, 170, 255])):
-        (tmp_path / "a.png").write_bytes(png_of(bits, 0, row, width))
+        (tmp_path / "a.png").write_bytes(png_bytes(width, bits=bits, rows=b"\0" + row))
         assert read_image(tmp_path / "a.png", channels=1)[0, 0].tolist() == expected
-    (tmp_path / "a.png").write_bytes(png_of(16, 2, struct.pack(">6H", *RGB16), 2))
+    (tmp_path / "a.png").write_bytes(png_bytes(2, bits=16, colour=2, rows=COLOURS_16))
     assert read_image(tmp_path / "a.png", channels=3)[:, 0, 0].tolist() == [0, 255, 128]
     for clear in (0, 1):
-        (tmp_path / "a.png").write_bytes(png_of(1, 0, b"\xff", 8, struct.pack(">H", clear)))
+        (tmp_path / "a.png").write_bytes(png_bytes(8, bits=1, rows=b"\0\xff", clear=struct.pack(">H", clear)))
         if clear:
             with pytest.raises(InputError, match="not opaque"):
                 read_image(tmp_path / "a.png", channels=1)

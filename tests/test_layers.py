@@ -1,6 +1,4 @@
-"""The game of the layers: against permutations, additive games and axioms; gains of layers on runs made by
-hand; and the tree's chunks and memory.
-"""
+"""The game of the layers: permutations, additive games, axioms; gains of layers; the tree's memory."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ from test_protocol_grid import text
 from test_report import level
 
 from lrp_companion.checks import CompanionError, InputError
-from lrp_companion.masks import bypassed, path_masks
+from lrp_companion.masks import bypassed
 from lrp_companion.metrics import bootstrap_mean
 from lrp_companion.runs.axes import EXAMPLES_OF
 from lrp_companion.runs.labelled import side
@@ -237,9 +235,7 @@ def test_the_figure_and_the_table_hold_the_numbers():
 
 @pytest.fixture(scope="module")
 def stepped(tmp_path_factory: pytest.TempPathFactory) -> TextRun:
-    """Four layers. From the back r goes 0.1, 0.2 (layer 4), 0.5 (3), 0.6 (2), 0.5 (1); alone layer 2 adds
-    most.
-    """
+    """From the back r goes 0.1, 0.2 (layer 4), 0.5 (3), 0.6 (2), 0.5 (1); alone layer 2 adds most."""
     along = {"attnlrp": 0.1, "cp-lrp": 0.5, (4,): 0.2, (3, 4): 0.5, (2, 3, 4): 0.6}
     along |= {(1,): 0.1, (2,): 0.4, (3,): 0.1}
     r = {
@@ -300,27 +296,12 @@ def test_a_share_needs_a_total_and_halves_are_counted(stepped):
             call()
 
 
-@pytest.mark.parametrize("path", ["back-to-front", "front-to-back"])
-def test_halves_of_the_layers_of_a_record(path):
-    run, protocol = (
-        load_run(ROOT / "results" / "sst2-companion"),
-        Protocol(site="word+position", tokens="all"),
-    )
-    means = [np.mean(run.r(mask, protocol)) for mask in [frozenset(), *path_masks(12)[path]]]
-    walked_first, walked_last = np.diff(means)[:6].sum(), np.diff(means)[6:].sum()
-    expected = walked_first - walked_last if path == "back-to-front" else walked_last - walked_first
-    made = gain_under(layer_gains(run, path=path), protocol)["later - first"]
-    assert made.mean == pytest.approx(expected, abs=1e-9)
-
-
 # -- the engine: chunks, and memory --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("eps", [0.0, 0.1])
 def test_the_memory_budget_changes_nothing_but_the_chunks(eps, clf, monkeypatch):
-    """Every chunk that a budget may choose, and the tree's weights at the embeddings, against one run per
-    mask; float64.
-    """
+    """Every chunk that a budget may choose, against one run per mask, in float64."""
     import torch
     from tiny_models import TEXTS
 
@@ -360,9 +341,7 @@ def test_a_budget_that_cannot_hold_one_mask_is_refused_before_the_walk(memory, c
 
 @pytest.mark.skipif(not Path("/proc/self/statm").is_file(), reason="reads /proc")
 def test_memory_stays_within_its_budget_at_bert_base_width():
-    """Five layers, 64 tokens, 24 MiB: what the process grows by, measured in one of its own. The whole size
-    is in the benchmarks.
-    """
+    """Five layers, 64 tokens, 24 MiB: what a process of its own grows by. The whole is in the benchmarks."""
     budget = 24 << 20
     command = [sys.executable, "-m", "benchmarks.lattice_memory", "5", "64", str(budget), "1"]
     grown = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from lrp_companion.methods import IMAGE_METHODS
 from lrp_companion.methods.image import attribute_images
 from lrp_companion.toys.linear_attention import ASSOCIATIONS, READOUTS, SHARES, LinearAttention, check_shares
 
+NAN = float("nan")
 VARIANTS = [
     (bias, position, readout) for bias in (False, True) for position in (False, True) for readout in READOUTS
 ]
@@ -46,9 +47,7 @@ def r_form(
     values_only: bool = False,
     scaled: bool = True,
 ) -> dict[str, np.ndarray]:
-    """Eq. (1), (3), (4) literally on relevance, contribution by contribution, for one image; left grouping
-    for CP-LRP.
-    """
+    """Eq. (1), (3), (4) literally on the relevance of one image; left grouping for CP-LRP."""
     state = {name: value.detach().numpy() for name, value in net.state_dict().items()}
 
     def weights(name: str) -> tuple[np.ndarray, np.ndarray | float]:
@@ -103,9 +102,7 @@ def r_form(
 
 
 def by_gradient(net: LinearAttention, x: Tensor, target: int, shares: Sequence[float]) -> Tensor:
-    """Second implementation, epsilon 0: input x gradient with two of the three projections detached, mixed by
-    the shares.
-    """
+    """Input x gradient with two of three projections detached, mixed by the shares; epsilon 0."""
     total = torch.zeros_like(x)
     for kept, share in enumerate(shares):
         leaf = x.clone().requires_grad_(True)
@@ -365,9 +362,7 @@ class TestMethods:
         np.testing.assert_allclose(self.scores(net, x, "loo", target=2, batch_images=3), slow, rtol=1e-12)
 
     def test_oracle_6_relevance_equals_loo_when_the_function_is_linear(self) -> None:
-        """Query and key weights 0 and their biases not: attention is constant, the logit linear in the
-        pixels.
-        """
+        """Query and key weights are 0: attention is constant, the logit linear in the pixels."""
         net, x = tiny(bias=True), pictures(3)
         for layer in (net.query, net.key):
             layer.weight.data.zero_()
@@ -436,111 +431,54 @@ class TestMethods:
             )
 
 
-class TestErrors:
-    @pytest.mark.parametrize(
-        "images",
-        [
-            torch.zeros(4),
-            torch.zeros(2, 5),
-            torch.zeros(2, 3, 2),
-            torch.zeros(0, 4),
-            torch.zeros(1, 1, 2, 2),
-            "picture",
-            [[1.0], [1.0, 2.0]],
-            None,
-        ],
-    )
-    def test_shapes(self, images: object) -> None:
-        with pytest.raises(
-            InputError,
-            match=r"attribute: got images of shape .*; expected \(B, 4\) or \(B, 2, 2\) with B at least 1",
-        ):
-            attribute_images(tiny(), images, method="loo")
+def explained(method: str = "attnlrp", images: object = None, **options: object) -> None:
+    attribute_images(tiny(), pictures() if images is None else images, method=method, **options)
 
-    @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-    def test_numbers(self, bad: float) -> None:
-        with pytest.raises(InputError, match="got images with NaN or infinity; expected finite pixels"):
-            attribute_images(tiny(), torch.full((1, 4), bad), method="attnlrp")
 
-    @pytest.mark.parametrize("target", [3, -1, [0], [0, 5], 1.0, True, "one"])
-    def test_targets(self, target: object) -> None:
-        with pytest.raises(InputError, match="target"):
-            attribute_images(tiny(), pictures(), method="attnlrp", target=target)
-        if not isinstance(target, str):
-            with pytest.raises(
-                InputError, match=r"got target .*; expected a class from 0 to 2, or one for each of 2 images"
-            ):
-                tiny().relevance(pictures(), target)
+SHAPES = (np.zeros(4), np.zeros((2, 5)), np.zeros((2, 3, 2)), np.zeros((0, 4)), np.zeros((1, 1, 2, 2)))
+NO_SHAPE = r"attribute: got images of shape .*; expected \(B, 4\) or \(B, 2, 2\) with B at least 1"
+NO_SHARES = ((0.5, 0.5), (1, 1, 1), (1.5, -0.5, 0), "half", 1.0, (NAN, 0, 1), None)
+OTHERS = (("loo", "epsilon"), ("attnlrp", "shares"), ("ig", "removal"), ("lrp", "bypass"))
+REFUSED = [  # a call, and what is said of it
+    *((lambda x=x: explained(images=x), NO_SHAPE) for x in (*SHAPES, "picture", [[1.0], [1.0, 2.0]])),
+    (lambda: attribute_images(tiny(), None, method="loo"), NO_SHAPE),
+    *((lambda x=x: explained(images=torch.full((1, 4), x)), "NaN or infinity") for x in (NAN, float("inf"))),
+    *((lambda x=x: explained(target=x), "target") for x in (3, -1, [0], [0, 5], 1.0, True, "one")),
+    *(
+        (lambda x=x: tiny().relevance(pictures(), x), "expected a class from 0 to 2, or one for each")
+        for x in (3, -1, [0], [0, 5], 1.0, True)
+    ),
+    *(
+        (lambda x=x: check_shares(x), "expected three numbers of at least 0 with the sum 1")
+        for x in NO_SHARES
+    ),
+    (lambda: explained("lrp", shares="middle"), "'middle'; expected three numbers or one of left, right"),
+    *(
+        (lambda m=m, o=o: explained(m, **{o: 1}), f"got option '{o}' for method '{m}' on images")
+        for m, o in OTHERS
+    ),
+    (lambda: explained("ig", baseline="mean"), "got baseline 'mean'; expected 'zero' or an array"),
+    (lambda: explained("ig", baseline=torch.zeros(3, 4)), "got 3 baselines for 2 images"),
+    (lambda: explained("ig", baseline=torch.zeros(1, 7)), "attribute: baseline: got images of shape"),
+    (lambda: explained("ig", n_steps=0), "got n_steps 0; expected a whole number"),
+    (lambda: explained("loo", batch_images=0), "got batch_images 0"),
+    (lambda: explained(epsilon=-1.0), "got epsilon -1.0; expected a finite number, at least 0"),
+    (lambda: LinearAttention(association="middle"), "association 'middle'; expected one of left, right"),
+    (lambda: LinearAttention(readout="cls"), "readout 'cls'; expected one of all, mean"),
+    (lambda: LinearAttention(tokens=0), "tokens 0; expected a whole number"),
+    (lambda: LinearAttention(dim=2.5), "dim 2.5; expected a whole number"),
+    (lambda: tiny().train_on(pictures(), [0, 1, 2]), r"labels of shape \(3,\); expected 2 classes"),
+    (lambda: tiny().train_on(pictures(), [0, 3]), "expected 2 classes from 0 to 2"),
+    (lambda: tiny().train_on(pictures(), [0.0, 1.0]), "expected 2 classes from 0 to 2"),
+    (lambda: tiny().train_on(pictures(), [0, 1], epochs=0), "got epochs 0"),
+    (lambda: tiny().train_on(pictures(), [0, 1], lr=0), "got lr 0; expected a finite number, above 0"),
+]
 
-    @pytest.mark.parametrize(
-        "shares", [(0.5, 0.5), (1, 1, 1), (1.5, -0.5, 0), "half", 1.0, (float("nan"), 0, 1), None]
-    )
-    def test_shares(self, shares: object) -> None:
-        with pytest.raises(InputError, match="expected three numbers of at least 0 with the sum 1"):
-            check_shares(shares)
 
-    def test_named_shares(self) -> None:
-        with pytest.raises(
-            InputError,
-            match="got shares 'middle'; expected three numbers or one of left, right, flat, values",
-        ):
-            attribute_images(tiny(), pictures(), method="lrp", shares="middle")
-
-    @pytest.mark.parametrize(
-        ("method", "option"),
-        [
-            ("loo", "epsilon"),
-            ("attnlrp", "shares"),
-            ("ig", "removal"),
-            ("gradient-x-input", "epsilon"),
-            ("lrp", "bypass"),
-        ],
-    )
-    def test_options_of_other_methods(self, method: str, option: str) -> None:
-        with pytest.raises(InputError, match=f"got option '{option}' for method '{method}' on images"):
-            attribute_images(tiny(), pictures(), method=method, **{option: 1})
-
-    @pytest.mark.parametrize(
-        ("method", "options", "message"),
-        [
-            ("ig", {"baseline": "mean"}, "got baseline 'mean'; expected 'zero' or an array"),
-            ("ig", {"baseline": torch.zeros(3, 4)}, "got 3 baselines for 2 images"),
-            ("ig", {"baseline": torch.zeros(1, 7)}, "attribute: baseline: got images of shape"),
-            ("ig", {"n_steps": 0}, "got n_steps 0; expected a whole number"),
-            ("loo", {"batch_images": 0}, "got batch_images 0"),
-            ("attnlrp", {"epsilon": -1.0}, "got epsilon -1.0; expected a finite number, at least 0"),
-        ],
-    )
-    def test_values_of_options(self, method: str, options: dict, message: str) -> None:
-        with pytest.raises(InputError, match=message):
-            attribute_images(tiny(), pictures(), method=method, **options)
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"association": "middle"}, "association 'middle'; expected one of left, right"),
-            ({"readout": "cls"}, "readout 'cls'; expected one of all, mean"),
-            ({"tokens": 0}, "tokens 0; expected a whole number"),
-            ({"dim": 2.5}, "dim 2.5; expected a whole number"),
-        ],
-    )
-    def test_construction(self, options: dict, message: str) -> None:
-        with pytest.raises(InputError, match=message):
-            LinearAttention(**options)
-
-    @pytest.mark.parametrize(
-        ("labels", "options", "message"),
-        [
-            ([0, 1, 2], {}, r"labels of shape \(3,\); expected 2 classes from 0 to 2"),
-            ([0, 3], {}, "expected 2 classes from 0 to 2"),
-            ([0.0, 1.0], {}, "expected 2 classes from 0 to 2"),
-            ([0, 1], {"epochs": 0}, "got epochs 0"),
-            ([0, 1], {"lr": 0}, "got lr 0; expected a finite number, above 0"),
-        ],
-    )
-    def test_training(self, labels: list, options: dict, message: str) -> None:
-        with pytest.raises(InputError, match=message):
-            tiny().train_on(pictures(), labels, **options)
+@pytest.mark.parametrize(("call", "message"), REFUSED)
+def test_bad_input_is_refused(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call()
 
 
 @pytest.mark.filterwarnings("error")

@@ -1,6 +1,4 @@
-"""The gradient of the mask against finite differences, LOO, other graphs of the same function, and by its
-properties.
-"""
+"""The gradient of the mask against finite differences, LOO and other graphs of the same function."""
 
 from __future__ import annotations
 

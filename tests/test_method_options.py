@@ -1,6 +1,4 @@
-"""Methods named with their options, what a run of them keeps, and the frontier: against slow plain
-recomputation.
-"""
+"""Methods named with their options, what a run of them keeps, the frontier: against slow recomputation."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from lrp_book.ch07_remedy import (
     perturbation_table,
     speedup,
 )
-from tiny_models import TEXTS, build, pre_norm
+from tiny_models import TEXTS, build, pre_norm, reviews
 
 from lrp_companion.attribution import SITES, Attribution, scores_at
 from lrp_companion.checks import CompanionError, InputError
@@ -38,9 +36,9 @@ from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.runs.review_options import FIXED
 from lrp_companion.schema import REMOVALS, TOKEN_CHOICES, Protocol
-from lrp_companion.sources.dataset import Dataset
 
 WORDS = (*TEXTS, "the warm film", "no , never", "a dull plot and a slow actor")
+DATA = reviews(WORDS)
 CALLS: dict[str, tuple[str, dict[str, Any]]] = {
     "loo": ("loo", {}),
     "attnlrp": ("attnlrp", {}),
@@ -75,19 +73,8 @@ PASSES = {  # of a text of T tokens
 }
 
 
-def reviews() -> Dataset:
-    return Dataset(
-        "sst2",
-        "validation",
-        "embedded",
-        tuple(map(str, range(len(WORDS)))),
-        np.arange(len(WORDS)) % 2,
-        texts=WORDS,
-    )
-
-
 def run(clf: Classifier, out: Path, **options: Any) -> TextRun:
-    execute(TextJobs(clf, reviews(), n_steps=2, masks="none", **options), out, progress=False)
+    execute(TextJobs(clf, DATA, n_steps=2, masks="none", **options), out, progress=False)
     loaded = load_run(out)
     assert isinstance(loaded, TextRun)
     return loaded
@@ -157,13 +144,14 @@ class TestNames:
             "loo:removal=delete",
             "ig:progress=true",
             "hybrid:batch_tokens=9",
+            "loo:unit=word",
         ],
     )
     def test_a_run_refuses_options_that_are_its_own(self, clf, name):
         option = name.rpartition(":")[2].partition("=")[0]
         assert option in FIXED
         with pytest.raises(InputError, match=f"expected no {option}: a run measures all"):
-            TextJobs(clf, reviews(), methods=["loo", name])
+            TextJobs(clf, DATA, methods=["loo", name])
 
     @pytest.mark.parametrize(
         ("name", "words"),
@@ -180,7 +168,7 @@ class TestNames:
     def test_a_run_refuses_bad_values_before_it_begins(self, clf, monkeypatch, name, words):
         monkeypatch.setattr(clf.encoder, "forward", None)
         with pytest.raises(InputError, match=words):
-            TextJobs(clf, reviews(), methods=["loo", name])
+            TextJobs(clf, DATA, methods=["loo", name])
 
 
 class TestColumns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -42,9 +43,7 @@ def copy(model_folder, tmp_path: Path) -> Path:
 
 
 def plant(folder: Path, kind: str) -> Path:
-    """Code in the folder that leaves a trace where it runs, asked for by its config or its tokenizer; the
-    trace's place.
-    """
+    """Code in the folder, named by its config or its tokenizer, that leaves a trace where it runs."""
     trace = folder.parent / "trace"
     (folder / "evil.py").write_text(TRACE.format(place=str(trace)) + CLASSES)
     if kind == "tokenizer":
@@ -186,20 +185,8 @@ CHANGES = [(other_activation, "model config"), (other_labels, "labels"), (swappe
 
 
 def run(folder: Path, out: Path, limit: int, *more: str) -> int:
-    given = [
-        "--source",
-        "embedded",
-        "--methods",
-        "loo,attnlrp",
-        "--masks",
-        "none",
-        "--removals",
-        "attention-mask",
-        "--quiet",
-    ]
-    return main(
-        ["run", "sst2", "--model", str(folder), "--out", str(out), "--limit", str(limit), *given, *more]
-    )
+    call = f"run sst2 --model {folder} --out {out} --limit {limit} --source embedded --methods loo,attnlrp"
+    return main([*shlex.split(call), "--masks", "none", "--removals", "attention-mask", "--quiet", *more])
 
 
 def older(monkeypatch: pytest.MonkeyPatch, out: Path) -> None:
@@ -241,9 +228,7 @@ def test_loo_of_another_model_is_refused(
     name: str,
     recorded: bool,
 ) -> None:
-    """Also where the other run does not say what its tokenizer and its configuration were: then its logits
-    do.
-    """
+    """Also where the other run does not say what its tokenizer and configuration were: its logits do."""
     assert run(copy, tmp_path / "run", 2) == 0
     if not recorded:
         older(monkeypatch, tmp_path / "run")

@@ -491,16 +491,6 @@ def test_what_computes_something_else_is_refused_in_one_line(kind: str) -> None:
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 
 
-def test_dynamic_quantisation_is_refused() -> None:
-    network, tokenizer = build("bert", layers=2)
-    small = torch.ao.quantization.quantize_dynamic(network, {nn.Linear}, dtype=torch.qint8)
-    with pytest.raises(ModelError, match="expected plain weights.*dequantize"):
-        load_classifier(small, tokenizer)
-    network.config.quantization_config = {"quant_method": "bitsandbytes", "load_in_4bit": True}
-    with pytest.raises(ModelError, match="with a quantization_config"):
-        load_classifier(network, tokenizer)
-
-
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gpt2", "modernbert", "vit", "deit"])
 def test_every_kind_of_map_is_tried(family: str) -> None:
     """Maps that are parts of a module, that are kept transposed, norms with an offset, patches."""

@@ -21,7 +21,6 @@ from tokenizers import Regex, normalizers, pre_tokenizers, processors
 import lrp_companion as lrp
 from lrp_companion.checks import InputError, ModelError
 from lrp_companion.loading.classifier import load_classifier
-from lrp_companion.loading.comparison import own_logits
 from lrp_companion.loading.texts import token_texts
 from lrp_companion.methods import TEXT_METHODS, attribute, kept_logits, removal_evaluator
 
@@ -516,19 +515,6 @@ def test_a_tagger_is_checked_and_walked_at_a_place() -> None:
     assert evaluate(np.ones((1, len(record.tokens)), dtype=bool))[0] == pytest.approx(record.logit)
     assert not lrp.check(clf, [text, "dull film"]).broken
     assert not lrp.check(clf, [text, "dull film"], position=["rare", "film"]).broken
-
-
-def test_own_logits_are_those_of_the_network_called_plainly() -> None:
-    for family in (*BERT_LIKE, *PRE_NORM):
-        network, tokenizer = build(family)
-        clf = load_classifier(network, tokenizer)
-        (text,) = clf.encode(TEXTS[3])
-        with torch.no_grad():
-            inputs = tokenizer(TEXTS[3], return_tensors="pt")
-            if family in ("distilbert", "modernbert"):
-                inputs.pop("token_type_ids", None)
-            networks = network(**inputs).logits[0]
-        np.testing.assert_allclose(own_logits(clf, text), networks, atol=1e-6)
 
 
 # -- what a tokenizer answered, given as it is --------------------------------------------------------------

@@ -1,6 +1,4 @@
-"""Rows of several lengths run together, without tape or padding, against the `transformers` model run row by
-row.
-"""
+"""Rows of several lengths run together, without tape or padding, against the network row by row."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
-"""Products of scalars: identity 1 of the flat product (equal shares = Shapley = Aumann-Shapley), and
-grouping.
-"""
+"""Products of scalars: equal shares of the flat product = Shapley = Aumann-Shapley, and grouping."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from itertools import permutations
 
@@ -152,30 +151,27 @@ class TestIdentities:
         assert Product([0.5, -3.0, 4.0]).shapley() == pytest.approx((-2, -2, -2))
 
 
-class TestErrors:
-    @pytest.mark.parametrize("values", [[], [2]])
-    def test_fewer_than_two_factors(self, values: list[int]) -> None:
-        with pytest.raises(InputError, match=rf"number of factors {len(values)}; expected a whole number"):
-            Product(values)
+TREES = (((0, 1), 3), (0, 1), ((0, 1), 1), ((0,), (1, 2)))
 
-    @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, True, "3", None, 1j])
-    def test_factors_must_be_finite_numbers(self, bad: object) -> None:
-        with pytest.raises(InputError, match="expected finite numbers"):
-            Product([2, bad, 4])
 
-    def test_big_integers_are_numbers(self) -> None:
-        assert Product([10**400, 2]).value == 2 * 10**400
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: Product([]), "number of factors 0; expected a whole number"),
+        (lambda: Product([2]), "number of factors 1; expected a whole number"),
+        *(
+            (lambda x=x: Product([2, x, 4]), "expected finite numbers")
+            for x in (math.nan, math.inf, -math.inf, True, "3", None, 1j)
+        ),
+        *((lambda x=x: Product([2, 3, 4], x), "expected each of the factors 1 to 3 once") for x in TREES),
+        *((lambda x=x: x(1), "number of factors 1") for x in (left, right, flat, all_groupings)),
+        (lambda: Product([1] * 17).shapley(), "Product.shapley: got 17 factors; expected at most 16"),
+    ],
+)
+def test_bad_products_are_refused(call: Callable[[], object], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        call()
 
-    @pytest.mark.parametrize("tree", [((0, 1), 3), (0, 1), ((0, 1), 1), ((0,), (1, 2))])
-    def test_the_grouping_must_hold_each_factor_once(self, tree: object) -> None:
-        with pytest.raises(InputError, match="expected each of the factors 1 to 3 once"):
-            Product([2, 3, 4], tree)
 
-    @pytest.mark.parametrize("build", [left, right, flat, all_groupings])
-    def test_builders_need_two(self, build: object) -> None:
-        with pytest.raises(InputError, match="number of factors 1"):
-            build(1)
-
-    def test_shapley_refuses_what_would_never_end(self) -> None:
-        with pytest.raises(InputError, match="Product.shapley: got 17 factors; expected at most 16"):
-            Product([1] * 17).shapley()
+def test_big_integers_are_numbers() -> None:
+    assert Product([10**400, 2]).value == 2 * 10**400

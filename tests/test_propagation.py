@@ -1,6 +1,4 @@
-"""Relevance through whole encoders: against a modified gradient, against Eq. (1)-(5) on relevance itself, and
-by its properties.
-"""
+"""Relevance through whole encoders: a modified gradient, Eq. (1)-(5) on relevance itself, properties."""
 
 from __future__ import annotations
 
@@ -225,9 +223,7 @@ def lattice_of(model: torch.nn.Module, ids: list[int]) -> Lattice:
 
 @pytest.mark.parametrize("layers", [2, 3])
 def test_bypass_identities(layers: int) -> None:
-    """L:1 = L1, L_last: = L_last, L:last = L1: = CP-LRP, no layer = AttnLRP; every other pair of masks
-    differs.
-    """
+    """L:1 = L1, L_last: = L_last, L:last = L1: = CP-LRP, none = AttnLRP; all other pairs of masks differ."""
     model, rows = network("bert", layers=layers)
     runs = {
         mask: explain(model, rows[:1], [0.0, 1.0], bypass=mask)["word"][0]

@@ -39,9 +39,7 @@ def text(path: Path, *arguments: Any, **options: Any) -> TextRun:
 
 
 class Plain:
-    """A record read from its files by loops over rows: no loader, no grid, no map arithmetic of the
-    package.
-    """
+    """A record read from its files by loops over rows: no loader, no grid of the package."""
 
     def __init__(self, folder: Path) -> None:
         self.axes = json.loads((folder / "manifest.json").read_text())["axes"]
@@ -139,9 +137,7 @@ def test_draws_are_those_of_bootstrap_mean_and_undefined_values_are_counted():
 
 @pytest.fixture(scope="module")
 def turned(tmp_path_factory: pytest.TempPathFactory) -> TextRun:
-    """AttnLRP is ahead by 0.25 at the words, behind by 0.25 with positions; there its sum is negative in two
-    of four texts.
-    """
+    """AttnLRP leads by 0.25 at the words, CP-LRP with positions, where two of four sums are negative."""
     r = {
         "attnlrp": [(0.75, 0.25, -0.25), (0.7, 0.3, -0.3), (0.8, 0.2, 0.2), (0.75, 0.25, 0.25)],
         "cp-lrp": [(0.5, 0.5, 0.5), (0.45, 0.55, 0.55), (0.55, 0.45, 0.45), (0.5, 0.5, 0.5)],

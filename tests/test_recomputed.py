@@ -20,6 +20,7 @@ from lrp_book.ch06_causes import by_first_sign, interventions, site_change
 from lrp_book.ch06_protocol import matched_share, stated_cells
 from lrp_book.layers import standing
 from lrp_book.paired import compare_paired
+from plain_rows import counted, plain_loo, plain_r
 
 from lrp_companion.attribution import SITES
 from lrp_companion.metrics.statistics import over_trainings
@@ -48,22 +49,6 @@ def run(name: str) -> TextRun:
 @cache
 def rows(name: str, table: str) -> list[dict]:
     return sorted(pq.read_table(RESULTS / name / f"{table}.parquet").to_pylist(), key=lambda row: row["job"])
-
-
-def plain_loo(row: dict, removals: int, removal: int = 0) -> list[float]:
-    """LOO of the explained logit: what it is for the whole text minus what it is without each token."""
-    classes = len(row["after"]) // (removals * (row["tokens"] + 1))
-    start = removal * (row["tokens"] + 1) * classes
-    logits = row["after"][start : start + (row["tokens"] + 1) * classes]
-    of_class = [logits[k * classes + row["target"]] for k in range(row["tokens"] + 1)]
-    return [of_class[0] - value for value in of_class[1:]]
-
-
-def plain_r(x: list[float], y: list[float]) -> float:
-    n = len(x)
-    a, b = sum(x) / n, sum(y) / n
-    top = sum((p - a) * (q - b) for p, q in zip(x, y, strict=True))
-    return top / math.sqrt(sum((p - a) ** 2 for p in x) * sum((q - b) ** 2 for q in y))
 
 
 def stored_r(name: str, method: str, site: int, tokens: int, map: str = "raw") -> list[float]:
@@ -243,7 +228,7 @@ def test_methods_against_every_removal(name):
             values = []
             for job in sorted(examples):
                 example = examples[job]
-                kept = [k for k in range(example["tokens"]) if tokens or k not in example["special"]]
+                kept = counted(example, TOKENS[tokens])
                 loo = plain_loo(example, removals, place)
                 scores = maps[method, job][: example["tokens"]]
                 if len(kept) > 1 and len({scores[k] for k in kept}) > 1 and len({loo[k] for k in kept}) > 1:

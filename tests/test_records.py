@@ -31,7 +31,7 @@ from lrp_book.records.mask_gradient_error import (
     slopes_at_zero,
 )
 from lrp_book.records.tune_options import LEAST, Option, compare_masks, compare_options
-from tiny_models import TEXTS
+from tiny_models import MORE_TEXTS, TEXTS, reviews
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
@@ -41,17 +41,12 @@ from lrp_companion.methods.hybrid import corrected
 from lrp_companion.methods.mask_gradient import group_of
 from lrp_companion.metrics import pearson
 from lrp_companion.schema import TOKEN_CHOICES
-from lrp_companion.sources.dataset import Dataset
 from lrp_companion.tape.attention import Context
 from lrp_companion.tape.encoder import LayerBlock
 from lrp_companion.toys.softmax_step import SoftmaxStep
 
-WORDS = (
-    *TEXTS,
-    "a dull plot and a slow actor",
-    "no laugh , never one warm scene",
-    "the rare film was quick and the plot a dull one",
-)
+WORDS = (*TEXTS, *MORE_TEXTS)
+DATA = reviews(WORDS, split="train")
 ODD = (
     Option(2, (0.2, 1), weights="equal"),
     Option(3, (0, 0.5, 1), weights="equal"),
@@ -66,19 +61,8 @@ RADAU = {  # with a node at 1, from a table
 }
 
 
-def sentences() -> Dataset:
-    return Dataset(
-        "sst2",
-        "train",
-        "embedded",
-        tuple(map(str, range(len(WORDS)))),
-        np.arange(len(WORDS)) % 2,
-        texts=WORDS,
-    )
-
-
 def long_enough(clf: Classifier, seed: int) -> list[str]:
-    return [WORDS[k] for k in sentences().order(None, seed=seed) if len(clf.encode(WORDS[k])[0]) >= LEAST]
+    return [WORDS[k] for k in DATA.order(None, seed=seed) if len(clf.encode(WORDS[k])[0]) >= LEAST]
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +75,7 @@ def sheet(clf: Classifier) -> dict[str, Any]:
         Option(exact=2),
         Option(2, (0, 1), exact=4, correct="scale"),
     ]
-    return compare_options(clf, sentences(), options=[*named, *ODD], limit=4, seed=3)
+    return compare_options(clf, DATA, options=[*named, *ODD], limit=4, seed=3)
 
 
 def plainly(clf: Classifier, text: str, row: dict[str, Any], seed: int) -> tuple[np.ndarray, tuple[int, int]]:
@@ -162,7 +146,7 @@ def test_a_record_says_what_it_was_made_with_and_holds_no_text(clf, sheet):
     assert (config["model"], config["weights"], config["layers"]) == (clf.card.name, clf.card.fingerprint, 3)
     assert (
         config["data"] == "sst2/train from embedded"
-        and config["fingerprint"] == sentences().fingerprint
+        and config["fingerprint"] == DATA.fingerprint
         and config["seed"] == 3
     )
     assert config["tokens"] == {
@@ -179,11 +163,11 @@ def test_a_record_says_what_it_was_made_with_and_holds_no_text(clf, sheet):
 def test_more_sentences_than_there_are_is_refused(clf, compare):
     options = {"options": [Option()]} if compare is compare_options else {}
     with pytest.raises(InputError, match="limit 99 with [4-7] texts"):
-        compare(clf, sentences(), limit=99, **options)
+        compare(clf, DATA, limit=99, **options)
 
 
 def test_each_mask_is_the_mean_of_plain_calls(clf):
-    sheet = compare_masks(clf, sentences(), limit=4, seed=3)
+    sheet = compare_masks(clf, DATA, limit=4, seed=3)
     kept = long_enough(clf, 3)[:4]
     exact = attribute(clf, kept, method="loo")
     for number in range(2**clf.card.layers):
@@ -200,9 +184,9 @@ def test_each_mask_is_the_mean_of_plain_calls(clf):
 
 
 def test_concentration_is_the_mean_of_squares_of_attention(clf):
-    record = concentrations(clf, sentences(), progress=False)
+    record = concentrations(clf, DATA, progress=False)
     rows = record["rows"]
-    assert rows["example"] == sentences().order(None, seed=0)
+    assert rows["example"] == DATA.order(None, seed=0)
     for k, place in enumerate(rows["example"]):
         (encoded,) = clf.encode([WORDS[place]])
         ids = torch.tensor([encoded.input_ids])

@@ -1,6 +1,4 @@
-"""A run that is stopped in any way and given again ends with the rows of an undisturbed one; so do two
-processes.
-"""
+"""A run that is stopped and given again ends with the rows of an undisturbed one; so do two processes."""
 
 from __future__ import annotations
 
@@ -10,6 +8,7 @@ import json
 import os
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -48,9 +47,7 @@ cpu_only = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One thread in every process, this package in every child, and no data folder that would be found by
-    chance.
-    """
+    """One thread in every process, this package in every child, and no data folder by chance."""
     for name, value in (
         ("OMP_NUM_THREADS", "1"),
         ("PYTHONPATH", str(PACKAGE)),
@@ -67,19 +64,8 @@ def model(model_folder) -> Path:
 
 
 def arguments(model: Path, out: Path, *more: str, task: str = "sst2", limit: int = LIMIT) -> list[str]:
-    common = [
-        "--source",
-        "embedded",
-        "--model",
-        str(model),
-        "--dtype",
-        "float64",
-        "--n-steps",
-        "2",
-        "--limit",
-        str(limit),
-    ]
-    return ["run", task, "--out", str(out), *common, *more]
+    common = shlex.split("--source embedded --dtype float64 --n-steps 2")
+    return ["run", task, "--out", str(out), "--model", str(model), "--limit", str(limit), *common, *more]
 
 
 ALL = ("--masks", "all", "--quiet")
@@ -172,9 +158,7 @@ def slowly() -> None:
 
 
 def stop_at(step: str, count: int) -> Callable[[], None]:
-    """Let a process be killed in the middle of its n-th write: before or after the file has its name, or
-    while shards are removed.
-    """
+    """Kill a process in its n-th write, before or after the file has its name, or while shards go."""
 
     def before() -> None:
         real, left = {"replace": os.replace, "named": os.replace, "unlink": Path.unlink}[step], [count]
@@ -502,18 +486,8 @@ class TestProcesses:
     @pytest.mark.skipif(torch.cuda.is_available(), reason="--multi_gpu wants one GPU for each process")
     def test_accelerate_launch_is_the_same_run(self, model, whole, tmp_path):
         """`--cpu` would start one process only, for want of MPI; without a GPU `--multi_gpu` means gloo."""
-        few = [
-            "--num_processes",
-            "2",
-            "--num_machines",
-            "1",
-            "--mixed_precision",
-            "no",
-            "--dynamo_backend",
-            "no",
-            "--main_process_port",
-            "0",
-        ]
+        few = shlex.split("--num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no")
+        few += ["--main_process_port", "0"]
         launch = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", *few]
         done = subprocess.run(
             [*launch, *COMMAND, *arguments(model, tmp_path / "run", *ALL)],
@@ -539,12 +513,8 @@ class TestProcesses:
         asked = []
         monkeypatch.setattr("accelerate.PartialState", lambda **options: asked.append(options["cpu"]))
         monkeypatch.setenv("WORLD_SIZE", "2")
-        for gpu, device, flag in (
-            (True, "cuda", ""),
-            (True, "cuda", "true"),
-            (True, "cpu", ""),
-            (False, "cpu", ""),
-        ):
+        here = ((True, "cuda", ""), (True, "cuda", "true"), (True, "cpu", ""), (False, "cpu", ""))
+        for gpu, device, flag in here:
             monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
             monkeypatch.setenv("ACCELERATE_USE_CPU", flag)
             execute.world(device)
@@ -781,14 +751,8 @@ class TestTelling:
         assert session["commit"] is None or re.fullmatch(r"[0-9a-f]{12}\+?", session["commit"])
 
     def test_loo_of_another_run_is_taken_where_it_is_there(self, model, whole, tmp_path, monkeypatch, capsys):
-        given = [
-            *arguments(model, tmp_path / "run"),
-            "--methods",
-            ",".join(DEFAULT_METHODS[:0:-1]),
-            "--masks",
-            "none",
-            "--quiet",
-        ]
+        methods = ",".join(DEFAULT_METHODS[:0:-1])
+        given = [*arguments(model, tmp_path / "run"), "--methods", methods, "--masks", "none", "--quiet"]
         assert main([*given, "--limit", str(LIMIT + 1)]) == 0
         asked: list[str] = []
         real = review_jobs.kept_logits
@@ -816,14 +780,8 @@ class TestTelling:
             assert all((second > 0) != (row["job"] in taken) for second in row["seconds"])
 
     def test_fewer_removals_and_targets_are_a_part_of_the_whole(self, model, whole, tmp_path):
-        given = [
-            *arguments(model, tmp_path / "run"),
-            "--quiet",
-            "--removals",
-            "mask-token,attention-mask",
-            "--targets",
-            "probability,logit",
-        ]
+        fewer = "--quiet --removals mask-token,attention-mask --targets probability,logit"
+        given = [*arguments(model, tmp_path / "run"), *shlex.split(fewer)]
         assert main(given) == 0
         given[3] = str(tmp_path / "taken")
         assert main([*given, "--loo-from", str(whole)]) == 0
@@ -940,28 +898,9 @@ def test_mnist_with_methods_of_ones_own(digits, tmp_path, capsys):
     from lrp_companion.metrics import bootstrap_mean
     from lrp_companion.runs.load import MnistRun
 
-    names = [
-        "loo",
-        "gradient-x-input",
-        "ig:n_steps=3",
-        "attnlrp",
-        "mask-gradient",
-        "mask-gradient:groups=4",
-        "mask-gradient:groups=all",
-    ]
-    call = [
-        "run",
-        "mnist",
-        "--source",
-        "folder",
-        "--data-dir",
-        str(digits),
-        "--quiet",
-        "--nets",
-        "2",
-        "--limit",
-        "3",
-    ]
+    names = ["loo", "gradient-x-input", "ig:n_steps=3", "attnlrp"]
+    names += ["mask-gradient", "mask-gradient:groups=4", "mask-gradient:groups=all"]
+    call = shlex.split(f"run mnist --source folder --data-dir {digits} --quiet --nets 2 --limit 3")
     assert main([*call, "--out", str(tmp_path / "run"), "--methods", ",".join(names)]) == 0
     run = load_run(tmp_path / "run")
     assert isinstance(run, MnistRun) and run.explainers == ("LOO", *names[1:])

@@ -1,6 +1,4 @@
-"""The folder of a run: whole rows or none, each job once, and one clear line for everything that is wrong
-with it.
-"""
+"""The folder of a run: whole rows or none, each job once, one clear line for all that is wrong with it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from by_hand import ByHand, by_hand, masks_by_hand
-from tiny_models import TEXTS
+from tiny_models import TEXTS, reviews
 
 from lrp_companion.attribution import SITE_PARTS, SITES, scores_at
 from lrp_companion.checks import InputError, SourceError
@@ -37,6 +37,7 @@ CLOSE = {"rel": 2e-6, "abs": 2e-7}  # other numbers are kept in single precision
 PART = {"rel": 0, "abs": 2.5e-4}  # a share: both its parts are kept to 13 bits
 STEPS = {"ig": {"n_steps": 4}}
 WORDS = (*TEXTS, "the warm film", "no , never")
+DATA = reviews(WORDS)
 
 
 def test_rounding_keeps_signs():
@@ -50,18 +51,6 @@ def test_rounding_keeps_signs():
     assert round_bits(edge).tobytes() == edge.astype(np.float32).tobytes()
 
 
-def reviews(texts: Sequence[str] = WORDS, name: str = "sst2") -> Dataset:
-    split = {"sst2": "validation", "imdb": "test"}[name]
-    return Dataset(
-        name,
-        split,
-        "embedded",
-        tuple(map(str, range(len(texts)))),
-        np.arange(len(texts)) % 2,
-        texts=tuple(texts),
-    )
-
-
 def run(clf: Classifier, data: Dataset, out: Path, **options: object) -> TextRun:
     execute(TextJobs(clf, data, n_steps=4, **options), out, progress=False)  # type: ignore[arg-type]
     loaded = load_run(out)
@@ -72,7 +61,7 @@ def run(clf: Classifier, data: Dataset, out: Path, **options: object) -> TextRun
 @pytest.fixture(scope="module")
 def short(clf: Classifier, tmp_path_factory: pytest.TempPathFactory) -> TextRun:
     """Short texts, one of a single word, with everything that a run measures."""
-    return run(clf, reviews(), tmp_path_factory.mktemp("short"), masks="all")
+    return run(clf, DATA, tmp_path_factory.mktemp("short"), masks="all")
 
 
 @pytest.fixture(scope="module")
@@ -228,8 +217,8 @@ class TestMethods:
             same_r(loaded.r(mask), slow[mask])
 
     def test_a_sample_is_a_part_of_the_whole(self, clf, short, tmp_path):
-        sample = run(clf, reviews(), tmp_path, limit=3, seed=4, methods=["cp-lrp"], masks="none")
-        assert set(sample.examples) == set(reviews().order(3, seed=4)) and sample.n == 3
+        sample = run(clf, DATA, tmp_path, limit=3, seed=4, methods=["cp-lrp"], masks="none")
+        assert set(sample.examples) == set(DATA.order(3, seed=4)) and sample.n == 3
         assert np.array_equal(sample.r("cp-lrp"), short.r("cp-lrp")[sample.examples], equal_nan=True)
         assert sample.methods == ("cp-lrp",) and sample.masks == ()
 
@@ -305,7 +294,7 @@ class TestMasks:
 
         monkeypatch.setattr(clf, "card", replace(clf.card, layers=17))
         with pytest.raises(InputError, match="all masks of 17 layers; expected at most 16 layers"):
-            TextJobs(clf, reviews(), masks="all")
+            TextJobs(clf, DATA, masks="all")
 
 
 class TestSharedCurves:
@@ -443,9 +432,9 @@ class TestReading:
                 return super().run(table, job, folder)
 
         with pytest.raises(KeyboardInterrupt):
-            execute(Stops(clf, reviews(), n_steps=4), tmp_path, progress=False)
+            execute(Stops(clf, DATA, n_steps=4), tmp_path, progress=False)
         loaded = load_run(tmp_path)
-        order = reviews().order(None)
+        order = DATA.order(None)
         assert loaded.examples.tolist() == sorted(order[:3]) and loaded.n == 3
         assert (
             not loaded.manifest["finished"]
@@ -457,7 +446,7 @@ class TestReading:
             )
         early, Stops.at = tmp_path / "early", ("methods", 0)
         with pytest.raises(KeyboardInterrupt):
-            execute(Stops(clf, reviews(), n_steps=4), early, progress=False)
+            execute(Stops(clf, DATA, n_steps=4), early, progress=False)
         with pytest.raises(
             SourceError, match="without explained examples; expected at least one finished example"
         ):
@@ -465,7 +454,15 @@ class TestReading:
 
     def test_several_runs_are_read_at_once(self, clf, tmp_path):
         for name, seed in (("b", 1), ("a", 2)):
-            run(clf, reviews(), tmp_path / "all" / name, limit=1, seed=seed, methods=["loo"], masks="none")
+            run(
+                clf,
+                DATA,
+                tmp_path / "all" / name,
+                limit=1,
+                seed=seed,
+                methods=["loo"],
+                masks="none",
+            )
         (tmp_path / "all" / "notes").mkdir()
         assert [loaded.name for loaded in load_runs([tmp_path / "all"])] == ["a", "b"]
         assert [loaded.name for loaded in load_runs([tmp_path / "all" / "b", tmp_path / "all"])] == [

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import ROOT, open_page
+from browsing import ROOT
 from lrp_book import sessions
 
 from lrp_companion.checks import InputError
@@ -195,10 +195,7 @@ def test_pages_are_written_with_goals_and_plan_and_a_deck_without_them_is_refuse
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_a_run_sheet_prints_on_two_pages(number: int, site: str, browser: Any) -> None:
-    context = browser.new_context()
-    page, watch = open_page(context, f"{site}/book/course/instructor/sheet{number}.html")
+def test_a_run_sheet_prints_on_two_pages(number: int, site: str, visit: Any) -> None:
+    page = visit(f"{site}/book/course/instructor/sheet{number}.html")
     pages = len(re.findall(rb"/Type\s*/Page(?![a-z])", page.pdf(prefer_css_page_size=True)))
     assert 1 <= pages <= 2
-    assert watch.nothing(), watch
-    context.close()

@@ -1,6 +1,4 @@
-"""Slides and cheat sheet: what a notebook shows, on another page; decks as a speaker meets them, on the
-screen and on paper.
-"""
+"""Slides and cheat sheet: cells of notebooks on other pages; decks on the screen and on paper."""
 
 from __future__ import annotations
 
@@ -11,11 +9,10 @@ from typing import Any
 
 import nbformat
 import pytest
-from browsing import ROOT, complaints_of_axe, open_page, state_of
+from browsing import ROOT, complaints_of_axe, state_of
 from lrp_book import student
 from lrp_book.sessions import on_slides
 from lrp_book.sphinx.slides import excerpt, find_cell, in_state, part_of_table, slides
-from test_course import HOMES
 
 from lrp_companion.checks import InputError
 from lrp_companion.show import table
@@ -126,6 +123,14 @@ def test_every_slide_but_a_deck_has_notes_and_no_measured_number(name: str) -> N
         assert not re.search(r"\br\s*=\s*[-−]?0\.\d", part), "a correlation is shown by a cell, never typed"
 
 
+HOMES = {  # widgets whose address no cell names: it is their kind's
+    "product": "notebooks/01_product_counterexample",
+    "shares": "notebooks/02_mnist_invariance",
+    "layers": "notebooks/03_bert_layers",
+    "player": "notebooks/03_bert_layers",
+    "softmax": "notebooks/04_softmax_rule",
+    "switchboard": "notebooks/06_protocol_audit",
+}
 CELLS = [
     (path.name, *match)
     for path in sorted((ROOT / "book").rglob("*.md"))
@@ -139,7 +144,7 @@ def test_a_page_shows_a_cell_that_there_is_in_the_part_that_it_names(
 ) -> None:
     """Of the committed notebooks, in which a widget is a table: its address is one that the book knows."""
     source = (ROOT / f"{place}.ipynb").read_text(encoding="utf-8")
-    if HOMES.get(name, ("",))[0] == place or f'address=\\"{name}\\"' in source:
+    if HOMES.get(name) == place or f'address=\\"{name}\\"' in source:
         return
     wanted = dict(re.findall(r"^:(\w+): (.*)$", options, re.M))
     unquoted = {key: value.strip('"') for key, value in wanted.items()}
@@ -161,32 +166,13 @@ def test_what_a_room_is_asked_is_hidden_until_the_speaker_shows_it(name: str) ->
         assert (":hide: results" in part) == ("*Show the results*" in part), part.splitlines()[0]
 
 
-@pytest.mark.parametrize(
-    ("name", "cell"),
-    [
-        ("session1", "product-09"),
-        ("session1", "product-18"),
-        ("session1", "shares"),
-        ("session3", "player"),
-        ("session3", "product-09"),
-        ("session3", "audit-scene"),
-    ],
-)
-def test_no_answer_is_on_the_screen_before_its_vote(name: str, cell: str) -> None:
-    text = SOURCES[name]
-    assert re.search(rf" {cell}\n(:.*\n)*:hide: results\n", text)
-
-
 # -- the decks in the built book -----------------------------------------------------------------------------
 
 
-def opened(
-    browser: Any, address: str, theme: str = "light", size: tuple[int, int] = (1280, 720)
-) -> tuple[Any, Any, Any]:
-    context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=theme)
-    page, watch = open_page(context, address)
+def opened(visit: Any, address: str, theme: str = "light", size: tuple[int, int] = (1280, 720)) -> Any:
+    page = visit(address, viewport={"width": size[0], "height": size[1]}, color_scheme=theme)
     page.wait_for_selector(".reveal[data-ready]")
-    return context, page, watch
+    return page
 
 
 def turn_to(page: Any, number: int) -> None:
@@ -218,8 +204,8 @@ def count(page: Any) -> int:
 
 
 @pytest.mark.parametrize("name", DECKS)
-def test_every_slide_holds_what_it_shows_and_asks_no_other_host(name: str, site: str, browser: Any) -> None:
-    context, page, watch = opened(browser, f"{site}/book/slides/{name}.html")
+def test_every_slide_holds_what_it_shows_and_asks_no_other_host(name: str, site: str, visit: Any) -> None:
+    page = opened(visit, f"{site}/book/slides/{name}.html")
     source = SOURCES[name]
     assert count(page) == len(re.findall(r"^#{1,2} ", source, re.M))
     for number in range(count(page)):
@@ -238,8 +224,6 @@ def test_every_slide_holds_what_it_shows_and_asks_no_other_host(name: str, site:
         "[document.querySelectorAll('.math').length, document.querySelectorAll('.math mjx-container').length]"
     )
     assert seen[0] == seen[1] > 0 and page.locator("mjx-merror").count() == 0
-    assert watch.nothing(), watch
-    context.close()
 
 
 SMALL = """() => {
@@ -262,19 +246,18 @@ SMALL = """() => {
 
 
 @pytest.mark.parametrize("name", DECKS)
-def test_no_text_of_a_slide_is_under_16_pixels(name: str, site: str, browser: Any) -> None:
-    context, page, _ = opened(browser, f"{site}/book/slides/{name}.html")
+def test_no_text_of_a_slide_is_under_16_pixels(name: str, site: str, visit: Any) -> None:
+    page = opened(visit, f"{site}/book/slides/{name}.html")
     for number in range(count(page)):
         turn_to(page, number)
         page.evaluate("() => { while (Reveal.nextFragment()); }")
         page.wait_for_timeout(100)
         assert not (small := page.evaluate(SMALL)), (name, number + 1, small)
-    context.close()
 
 
-def test_a_projector_of_1024_by_768_shows_whole_slides(site: str, browser: Any) -> None:
+def test_a_projector_of_1024_by_768_shows_whole_slides(site: str, visit: Any) -> None:
     """The deck scales as a whole: nothing is cut, and text is as large for the room as on a wide one."""
-    context, page, _ = opened(browser, f"{site}/book/slides/session2.html", size=(1024, 768))
+    page = opened(visit, f"{site}/book/slides/session2.html", size=(1024, 768))
     assert page.evaluate("Reveal.getScale()") == pytest.approx(0.8, abs=0.01)
     for number in range(count(page)):
         turn_to(page, number)
@@ -282,11 +265,10 @@ def test_a_projector_of_1024_by_768_shows_whole_slides(site: str, browser: Any) 
         page.wait_for_timeout(100)
         assert not (too_tall := page.evaluate(TOO_TALL)), (number + 1, too_tall)
         assert not (small := page.evaluate(SMALL.replace("size < 16", "size < 12.7"))), (number + 1, small)
-    context.close()
 
 
-def test_answers_stay_hidden_until_asked(site: str, browser: Any) -> None:
-    context, page, watch = opened(browser, f"{site}/book/slides/session2.html")
+def test_answers_stay_hidden_until_asked(site: str, visit: Any) -> None:
+    page = opened(visit, f"{site}/book/slides/session2.html")
     visible = (
         "() => [...document.querySelectorAll('section.present SELECTOR')].filter(node => node.offsetWidth"
     )
@@ -313,13 +295,11 @@ def test_answers_stay_hidden_until_asked(site: str, browser: Any) -> None:
     seen = f"{inside}.filter(node => getComputedStyle(node).visibility === 'visible').length"
     assert page.evaluate(f"{inside}.length") > 10
     assert page.evaluate(seen) == 0, "where AttnLRP and CP-LRP stand is the answer to the vote"
-    assert watch.nothing(), watch
-    context.close()
 
 
 @pytest.mark.parametrize("name", DECKS)
-def test_a_deck_prints_one_page_per_slide(name: str, site: str, browser: Any) -> None:
-    context, page, watch = opened(browser, f"{site}/book/slides/{name}.html?print-pdf")
+def test_a_deck_prints_one_page_per_slide(name: str, site: str, visit: Any) -> None:
+    page = opened(visit, f"{site}/book/slides/{name}.html?print-pdf")
     page.wait_for_selector(".pdf-page")
     assert page.locator("[data-companion-widget]:not([data-ready])").count() == 0, (
         "a widget is printed as it starts"
@@ -339,18 +319,6 @@ def test_a_deck_prints_one_page_per_slide(name: str, site: str, browser: Any) ->
         }).map(sheet => sheet.querySelector('h1, h2').textContent)"""
     )
     assert not cut, f"cut off, or at the edge of the paper: {cut}"
-    assert watch.nothing(), watch
-    context.close()
-
-
-@pytest.mark.parametrize("name", DECKS)
-def test_a_deck_has_as_many_slides_as_heads(name: str, site: str, browser: Any) -> None:
-    """reveal.js takes any `section` for a slide, a widget's, too."""
-    context, page, watch = opened(browser, f"{site}/book/slides/{name}.html")
-    heads = re.findall(r"^#{1,2} ", SOURCES[name], re.M)
-    assert page.evaluate("Reveal.getTotalSlides()") == len(heads) == count(page)
-    assert watch.nothing(), watch
-    context.close()
 
 
 def pages_of(pdf: bytes) -> int:
@@ -359,15 +327,14 @@ def pages_of(pdf: bytes) -> int:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", DECKS)
-def test_slides_pass_axe(name: str, theme: str, site: str, browser: Any) -> None:
-    context, page, watch = opened(browser, f"{site}/book/slides/{name}.html", theme)
+def test_slides_pass_axe(name: str, theme: str, site: str, visit: Any) -> None:
+    page = opened(visit, f"{site}/book/slides/{name}.html", theme)
     assert page.evaluate("document.documentElement.dataset.theme") == theme
     for number in range(0, count(page), 3):
         turn_to(page, number)
         assert not (broken := complaints_of_axe(page, ".reveal")), (number, broken)
     page.keyboard.press("t")
     assert page.evaluate("document.documentElement.dataset.theme") != theme
-    context.close()
 
 
 def widget_slide(page: Any, kind: str) -> int:
@@ -378,8 +345,8 @@ def widget_slide(page: Any, kind: str) -> int:
     )
 
 
-def test_arrow_keys_are_the_widgets_while_it_has_the_focus(html: Path, browser: Any) -> None:
-    context, page, watch = opened(browser, (html / "book/slides/session1.html").as_uri())
+def test_arrow_keys_are_the_widgets_while_it_has_the_focus(html: Path, visit: Any) -> None:
+    page = opened(visit, (html / "book/slides/session1.html").as_uri())
     page.keyboard.press("ArrowRight")
     assert page.evaluate("Reveal.getIndices().h") == 1
     number = widget_slide(page, "shares_simplex")
@@ -399,12 +366,10 @@ def test_arrow_keys_are_the_widgets_while_it_has_the_focus(html: Path, browser: 
     assert page.locator("section.present .slide-asked.visible").count() == 1, "first what was hidden"
     page.keyboard.press("ArrowRight")
     assert page.evaluate("Reveal.getIndices().h") == number + 1
-    assert watch.nothing(), watch
-    context.close()
 
 
-def test_a_widget_on_a_slide_reacts_and_leaves_the_address_to_the_slides(html: Path, browser: Any) -> None:
-    context, page, watch = opened(browser, (html / "book/slides/session3.html").as_uri())
+def test_a_widget_on_a_slide_reacts_and_leaves_the_address_to_the_slides(html: Path, visit: Any) -> None:
+    page = opened(visit, (html / "book/slides/session3.html").as_uri())
     number = widget_slide(page, "layer_toggles")
     turn_to(page, number)
     slide = page.locator("section.present")
@@ -417,13 +382,10 @@ def test_a_widget_on_a_slide_reacts_and_leaves_the_address_to_the_slides(html: P
     )
     link = slide.locator(".slide-origin a").get_attribute("href")
     assert "03_bert_layers.html#layers.bypassed=7,8,9,10,11,12&" in link
-    assert watch.nothing(), watch
-    context.close()
 
 
-def test_choices_of_two_widgets_on_a_page_do_not_exclude_each_other(site: str, browser: Any) -> None:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page, _ = open_page(context, f"{site}/notebooks/03_bert_layers.html")
+def test_choices_of_two_widgets_on_a_page_do_not_exclude_each_other(site: str, visit: Any) -> None:
+    page = visit(f"{site}/notebooks/03_bert_layers.html", viewport={"width": 1280, "height": 900})
     for host in page.locator("[data-companion-widget]").all():
         host.scroll_into_view_if_needed()
         page.wait_for_function("host => host.dataset.ready === ''", arg=host.element_handle())
@@ -432,26 +394,20 @@ def test_choices_of_two_widgets_on_a_page_do_not_exclude_each_other(site: str, b
         ".filter(f => !f.querySelector(':checked')).map(f => f.textContent)"
     )
     assert not unset
-    context.close()
 
 
-def test_speaker_notes_open_in_a_window_of_their_own(site: str, browser: Any) -> None:
-    context, page, watch = opened(browser, f"{site}/book/slides/session1.html")
-    with context.expect_page() as popup:
+def test_speaker_notes_open_in_a_window_of_their_own(site: str, visit: Any) -> None:
+    page = opened(visit, f"{site}/book/slides/session1.html")
+    with page.context.expect_page() as popup:
         page.keyboard.press("s")
     speaker = popup.value
     speaker.wait_for_function(
         "document.querySelector('.speaker-controls-notes:not(.hidden) .value')"
         "?.textContent.includes('Minute 0')"
     )
-    assert watch.nothing(), watch
-    context.close()
 
 
-def test_the_cheat_sheet_prints_on_two_pages(site: str, browser: Any) -> None:
-    context = browser.new_context()
-    page, watch = open_page(context, f"{site}/book/cheatsheet.html")
+def test_the_cheat_sheet_prints_on_two_pages(site: str, visit: Any) -> None:
+    page = visit(f"{site}/book/cheatsheet.html")
     assert pages_of(page.pdf(prefer_css_page_size=True)) == 2
     assert page.locator("#how-to-report-a-comparison li").count() == 7
-    assert watch.nothing(), watch
-    context.close()

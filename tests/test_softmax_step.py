@@ -1,6 +1,4 @@
-"""One attention read-out: closed forms against recomputation, finite differences, the rules in torch, and
-exact fractions.
-"""
+"""One attention read-out: closed forms against recomputation, differences, the rules, exact fractions."""
 
 from __future__ import annotations
 
@@ -182,9 +180,7 @@ class TestThePapersTwoCases:
         assert step.entropy() == pytest.approx(1) and step.spread() == pytest.approx(0, abs=1e-12)
 
     def test_a_token_with_all_the_attention(self) -> None:
-        """The gradient fades, removal does not; nothing is lost to rounding although 1 - A is below
-        1e-200.
-        """
+        """The gradient fades, removal does not; rounding loses nothing although 1 - A is below 1e-200."""
         step = SoftmaxStep([250.0, -250.0, -250.0], [3.0, 1.0, 5.0])
         assert step.attention[0] == 1 and abs(step.mask_gradient()).max() < 1e-200
         assert step.loo()[0] == pytest.approx(3 - 3, abs=1e-12) and step.without()[0] == pytest.approx(3)

@@ -1,6 +1,4 @@
-"""The student edition: solutions are gone, everything else stays, and the notebooks run up to their first
-gap.
-"""
+"""The student edition: solutions are gone, all else stays, notebooks run up to their first gap."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ import pytest
 
 pytest.importorskip("papermill", reason="papermill comes with the extra book")
 
-from browsing import ROOT, complaints_of_axe, open_page, serve
+from browsing import ROOT, complaints_of_axe, serve
 from lrp_book import build, student
 from lrp_book.exercises import exercises
 from lrp_book.student import (
@@ -110,9 +108,7 @@ def test_committed_solutions_were_run_and_pass(path: Path) -> None:
 
 @pytest.mark.parametrize("path", EXERCISES, ids=lambda path: path.stem)
 def test_student_form_runs_up_to_its_first_gap(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cell by cell in one namespace: every check says that there is a gap, and what needs the function stops
-    at it.
-    """
+    """Cell by cell: every check says that there is a gap, and what needs the function stops at it."""
     scope: dict[str, Any] = {"__name__": "student"}
     results, stopped = [], 0
     for cell in student_notebook(nbformat.read(path, as_version=4)).cells:
@@ -165,9 +161,7 @@ why = 'Look again.'
 
 @pytest.fixture(scope="module")
 def edition(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The html folder of a student edition: a page and a notebook with exercises, solutions, quizzes and a
-    state link.
-    """
+    """A student edition's html: a page and a notebook with exercises, solutions, quizzes, a state link."""
     root = tmp_path_factory.mktemp("small")
     for folder in ("book/quizzes", "notebooks/exercises"):
         (root / folder).mkdir(parents=True)
@@ -237,9 +231,8 @@ PLACES = ["book/index.html", "notebooks/tiny.html"]
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_a_quiz_is_answered_by_keyboard(place: str, small_site: str, browser: Any) -> None:
-    context = browser.new_context(viewport={"width": 360, "height": 740})
-    page, watch = open_page(context, f"{small_site}/{place}")
+def test_a_quiz_is_answered_by_keyboard(place: str, small_site: str, visit: Any) -> None:
+    page = visit(f"{small_site}/{place}", viewport={"width": 360, "height": 740})
     page.wait_for_selector(".companion-quiz[data-ready]")
     first = page.locator(".quiz-question").first
     assert first.get_by_role("group", name="Question 1.").count() == 1, (
@@ -301,8 +294,7 @@ def test_a_quiz_is_answered_by_keyboard(place: str, small_site: str, browser: An
         "[document.querySelectorAll('.companion-quiz .math').length, "
         "document.querySelectorAll('.companion-quiz mjx-container').length]"
     )
-    assert asked[0] == asked[1] > 0 and watch.nothing(), watch
-    context.close()
+    assert asked[0] == asked[1] > 0
 
 
 def test_a_quiz_is_read_without_a_script(small_site: str, browser: Any) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tiny_models import BERT_LIKE, build, pre_norm, randomise
+from tiny_models import BERT_LIKE, NAMES, build, pre_norm, randomise
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
@@ -16,16 +16,6 @@ from lrp_companion.families.tasks import task_of
 from lrp_companion.loading.classifier import load_classifier
 
 FAMILIES = (*BERT_LIKE, "modernbert")
-NAMES = {
-    "bert": "Bert",
-    "roberta": "Roberta",
-    "xlm-roberta": "XLMRoberta",
-    "camembert": "Camembert",
-    "mpnet": "MPNet",
-    "electra": "Electra",
-    "distilbert": "DistilBert",
-    "albert": "Albert",
-}
 TEXT = "the film is {mask} and never dull"
 
 
@@ -204,9 +194,3 @@ def test_the_command_takes_a_position_and_a_mask(tmp_path, capsys) -> None:
         assert cli.main(["explain", *arguments, "--model", folder]) == 0, capsys.readouterr().err
         assert "film" in capsys.readouterr().out
     assert not lrp.check(of_task("bert", "ForMaskedLM"), ["a [MASK] film", "[MASK] is dull"]).broken
-
-
-def test_pytorchs_names_of_number_formats_are_taken() -> None:
-    assert load_classifier(*build("bert"), dtype=torch.float64).card.dtype == "float64"
-    with pytest.raises(InputError, match="got dtype 'float8_e5m2'"):
-        load_classifier(*build("bert"), dtype=torch.float8_e5m2)

@@ -232,9 +232,7 @@ def test_gradient_x_input_equals_autograd_of_an_independent_forward(family_clf: 
 
 @pytest.mark.parametrize("baseline", ["pad-token", "mask-token", "zero"])
 def test_integrated_gradients(clf: Classifier, baseline: str) -> None:
-    """Against a midpoint rule with many nodes on an independent forward; complete up to the recorded
-    delta.
-    """
+    """Against a midpoint rule on an independent forward; complete up to the recorded delta."""
     record = attribute(clf, TEXTS[0], method="ig", baseline=baseline, n_steps=100, target=0)[0]
     ids = clf.tokenizer(TEXTS[0])["input_ids"]
     weights = oracles.weights_of(clf.network)

@@ -1,11 +1,8 @@
-"""The lead by each removal over several trainings, and the two read-outs: computed again from the rows of the
-committed records by plain means.
-"""
+"""The lead by each removal over trainings, and both read-outs: again from the rows of the records."""
 
 from __future__ import annotations
 
 import json
-import math
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,7 @@ from lrp_book.ch06_trainings import both_read_outs, pooling_outcomes, pooling_ro
 from lrp_book.committed import POSITIONS, SHORT_RECIPE, WORDS, Records, records
 from lrp_book.predictions import FAILED, MET, MIXED
 from lrp_book.say import MissingRecord
-from test_recomputed import plain_loo, plain_r
+from plain_rows import counted, plain_loo, r_of
 
 from lrp_companion.paper.claims import gains_on_both
 from lrp_companion.runs.load import TextRun, load_run
@@ -64,19 +61,9 @@ def removals(name: str) -> tuple[str, ...]:
     return tuple(json.loads((folder(name) / "manifest.json").read_text())["axes"]["removal"])
 
 
-def counted(example: dict, tokens: str) -> list[int]:
-    return [k for k in range(example["tokens"]) if tokens == "all" or k not in example["special"]]
-
-
 def scores(name: str, method: str, job: int) -> list[float]:
     """A map: word relevance, or the scores of a method without parts."""
     return maps(name)[method, job][: examples(name)[job]["tokens"]]
-
-
-def r_of(x: list[float], y: list[float], kept: list[int]) -> float:
-    """r over the tokens that count; NaN where it is undefined."""
-    a, b = [x[k] for k in kept], [y[k] for k in kept]
-    return plain_r(a, b) if len(kept) > 1 and len(set(a)) > 1 and len(set(b)) > 1 else math.nan
 
 
 def mean_of_means(columns: dict[str, list[float]]) -> float:

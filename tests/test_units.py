@@ -116,12 +116,6 @@ def test_a_cut_text_has_words_up_to_its_cut(clf: Classifier) -> None:
         attribute(clf, "the film " * 40, method="loo", unit=[(300, 304)], truncate=True)
 
 
-def test_a_run_takes_no_unit() -> None:
-    from lrp_companion.runs.review_options import FIXED
-
-    assert "unit" in FIXED
-
-
 class OnlyInPython(transformers.PythonBackend):
     """A tokenizer without positions, whose words go on as `split` spells it."""
 

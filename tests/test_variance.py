@@ -13,9 +13,7 @@ from lrp_companion.checks import InputError
 
 
 def by_least_squares(table: np.ndarray) -> dict[tuple[int, ...], float]:
-    """Sums of squares of main effects and pairs: what a fit gains when the set's dummies are added to those
-    of all smaller sets.
-    """
+    """Squares of main effects and pairs: what a fit gains by the set's dummies beyond all smaller sets."""
     index = np.indices(table.shape).reshape(table.ndim, -1).T
     y = table.ravel()
 

@@ -1,6 +1,4 @@
-"""Views: nothing of a token is ever markup, values are shown in text, figures hold the numbers they were
-given.
-"""
+"""Views: no token is ever markup, values are shown in text, figures hold the numbers they were given."""
 
 from __future__ import annotations
 

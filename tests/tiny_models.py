@@ -7,36 +7,16 @@ one.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import torch
 import transformers
-from transformers import (
-    AlbertConfig,
-    AlbertForSequenceClassification,
-    BertConfig,
-    BertForSequenceClassification,
-    BertTokenizerFast,
-    CamembertConfig,
-    CamembertForSequenceClassification,
-    DistilBertConfig,
-    DistilBertForSequenceClassification,
-    ElectraConfig,
-    ElectraForSequenceClassification,
-    MPNetConfig,
-    MPNetForSequenceClassification,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    PreTrainedTokenizerFast,
-    RobertaConfig,
-    RobertaForSequenceClassification,
-    RobertaTokenizerFast,
-    XLMRobertaConfig,
-    XLMRobertaForSequenceClassification,
-)
 
 from lrp_companion import families
 from lrp_companion.families.mean_pooled import MeanPooledBertForSequenceClassification
+from lrp_companion.sources import Dataset
 
 FAMILIES = tuple(families.FAMILIES)
 """Every family that the package registers: tests that run over them meet a new one at once."""
@@ -57,11 +37,30 @@ TEXTS = (
     "dull",
     "the actors laughed and the slow scene was never dull !",
 )
+MORE_TEXTS = (
+    "a dull plot and a slow actor",
+    "no laugh , never one warm scene",
+    "the rare film was quick and the plot a dull one",
+)
+LONG_TEXTS = (*TEXTS[:2], *TEXTS[3:], *MORE_TEXTS)
+"""Those of several words."""
+
+NAMES = {
+    "bert": "Bert",
+    "roberta": "Roberta",
+    "xlm-roberta": "XLMRoberta",
+    "camembert": "Camembert",
+    "mpnet": "MPNet",
+    "electra": "Electra",
+    "distilbert": "DistilBert",
+    "albert": "Albert",
+}
+"""What `transformers` calls the classes of a family in BERT's order."""
 
 
-def wordpiece() -> BertTokenizerFast:
+def wordpiece() -> transformers.BertTokenizerFast:
     """A WordPiece tokenizer over `WORDS`."""
-    return BertTokenizerFast(
+    return transformers.BertTokenizerFast(
         vocab={token: index for index, token in enumerate((*SPECIAL, *WORDS))}, model_max_length=32
     )
 
@@ -85,18 +84,16 @@ def _byte_pairs() -> tuple[dict[str, int], tuple[tuple[str, str], ...]]:
     return vocab, tuple(merges)
 
 
-def byte_pair() -> RobertaTokenizerFast:
+def byte_pair() -> transformers.RobertaTokenizerFast:
     """A byte-level BPE tokenizer over the same words, with RoBERTa's special tokens (<pad> is 1)."""
     vocab, merges = _byte_pairs()
-    return RobertaTokenizerFast(
+    return transformers.RobertaTokenizerFast(
         vocab=dict(vocab), merges=list(merges), add_prefix_space=True, model_max_length=32
     )
 
 
-def randomise(model: PreTrainedModel, seed: int) -> None:
-    """Draw every parameter anew: attention neither flat nor saturated, every bias and LayerNorm weight at
-    work.
-    """
+def randomise(model: transformers.PreTrainedModel, seed: int) -> None:
+    """Draw every parameter anew: attention neither flat nor saturated, every bias and norm at work."""
     draw = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, value in model.named_parameters():
@@ -121,7 +118,7 @@ def build(
     labels: int = 2,
     activation: str = "gelu",
     seed: int = 0,
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+) -> tuple[transformers.PreTrainedModel, transformers.PreTrainedTokenizerBase]:
     """A random classifier of one family and its tokenizer; positions for 32 tokens."""
     if family not in BERT_LIKE:
         return pre_norm(family, layers=layers, hidden=hidden, inner=inner, labels=labels, seed=seed)
@@ -140,54 +137,25 @@ def build(
         "intermediate_size": inner,
         "hidden_act": activation,
         "type_vocab_size": 2,
-        "layer_norm_eps": 1e-3,
-        # large enough to be missed where it is forgotten
+        "layer_norm_eps": 1e-3,  # large enough to be missed where it is forgotten
+        "max_position_embeddings": 32,
     }
-    model: PreTrainedModel
-    if family == "bert":
-        model = BertForSequenceClassification(BertConfig(**common, **wide, max_position_embeddings=32))
-    elif family in ROBERTA_LIKE:  # positions start at pad + 1 = 2
-        config, kind = {
-            "roberta": (RobertaConfig, RobertaForSequenceClassification),
-            "xlm-roberta": (XLMRobertaConfig, XLMRobertaForSequenceClassification),
-            "camembert": (CamembertConfig, CamembertForSequenceClassification),
-            "mpnet": (MPNetConfig, MPNetForSequenceClassification),
-        }[family]
-        model = kind(
-            config(
-                **common,
-                **{**wide, "type_vocab_size": 1},
-                max_position_embeddings=34,
-                bos_token_id=0,
-                eos_token_id=2,
-            )
-        )
-    elif family == "electra":
-        model = ElectraForSequenceClassification(
-            ElectraConfig(**common, **wide, embedding_size=hidden // 2, max_position_embeddings=32)
-        )
-    elif family == "albert":
-        shared = {"embedding_size": hidden // 2, "num_hidden_groups": max(1, layers // 2)}
-        config = AlbertConfig(**common, **wide, **shared, max_position_embeddings=32)
-        model = AlbertForSequenceClassification(config)
+    if family in ROBERTA_LIKE:  # positions start at pad + 1 = 2
+        ends = {"bos_token_id": 0, "eos_token_id": 2}
+        wide |= {"type_vocab_size": 1, "max_position_embeddings": 34, **ends}
+    elif family in ("electra", "albert"):
+        wide |= {"embedding_size": hidden // 2}
+        wide |= {"num_hidden_groups": max(1, layers // 2)} if family == "albert" else {}
     elif family == "distilbert":
-        config = DistilBertConfig(
-            **common,
-            dim=hidden,
-            n_layers=layers,
-            n_heads=heads,
-            hidden_dim=inner,
-            activation=activation,
-            max_position_embeddings=32,
-        )
-        model = DistilBertForSequenceClassification(config)
-    else:
-        raise ValueError(f"family {family!r} is registered, and this file builds no tiny model of it")
+        wide = {"dim": hidden, "n_layers": layers, "n_heads": heads, "hidden_dim": inner}
+        wide |= {"activation": activation, "max_position_embeddings": 32}
+    config = getattr(transformers, f"{NAMES[family]}Config")(**common, **wide)
+    model = getattr(transformers, f"{NAMES[family]}ForSequenceClassification")(config)
     randomise(model, seed)
     return model.eval(), tokenizer
 
 
-def mean_pooled(**shape: object) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+def mean_pooled(**shape: object) -> tuple[transformers.PreTrainedModel, transformers.PreTrainedTokenizerBase]:
     """A random BERT whose classifier reads the mean of all tokens, and its tokenizer."""
     model, tokenizer = build("bert", **shape)  # type: ignore[arg-type]
     twin = MeanPooledBertForSequenceClassification(model.config)
@@ -195,7 +163,7 @@ def mean_pooled(**shape: object) -> tuple[PreTrainedModel, PreTrainedTokenizerBa
     return twin.eval(), tokenizer
 
 
-def causal_tokenizer(*, start: bool) -> PreTrainedTokenizerFast:
+def causal_tokenizer(*, start: bool) -> transformers.PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer over the same words; with `start` a text begins with <s>, as in Llama."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
@@ -208,7 +176,7 @@ def causal_tokenizer(*, start: bool) -> PreTrainedTokenizerFast:
             single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", vocab["<s>"])]
         )
     known = {"bos_token": "<s>", "pad_token": "<pad>"} if start else {"eos_token": "</s>"}
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=32, **known)
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=32, **known)
 
 
 SHARED = {"num_key_value_heads": 2, "max_position_embeddings": 32, "bos_token_id": 0, "eos_token_id": 2}
@@ -239,7 +207,7 @@ def pre_norm(
     seed: int = 0,
     task: str = "ForSequenceClassification",
     **more: object,
-) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+) -> tuple[transformers.PreTrainedModel, transformers.PreTrainedTokenizerBase]:
     """A random pre-LN model of one family and its tokenizer; `more` for its configuration."""
     if family not in PRE_NORM:
         raise ValueError(f"family {family!r} is registered, and this file builds no tiny model of it")
@@ -272,7 +240,7 @@ def vision(
     channels: int = 2,
     seed: int = 0,
     kind: str = "ForImageClassification",
-) -> PreTrainedModel:
+) -> transformers.PreTrainedModel:
     """A random model of images; patches of 2 x 3 pixels, three rows and columns of them."""
     name = {"vit": "ViT", "deit": "DeiT"}[family]
     names = ("circle", "cross", "line")[:labels]
@@ -296,6 +264,12 @@ def vision(
     return model.eval()
 
 
+def reviews(texts: Sequence[str], name: str = "sst2", split: str = "validation") -> Dataset:
+    """Texts as the embedded data, with labels 0 and 1 in turn."""
+    ids = tuple(map(str, range(len(texts))))
+    return Dataset(name, split, "embedded", ids, np.arange(len(texts)) % 2, texts=tuple(texts))
+
+
 def save(folder: Path, family: str = "bert", **shape: object) -> Path:
     """Write such a model as the hub would hold it (config, safetensors, tokenizer files)."""
     model, tokenizer = build(family, **shape)  # type: ignore[arg-type]
@@ -305,21 +279,17 @@ def save(folder: Path, family: str = "bert", **shape: object) -> Path:
 
 
 def save_bert_base(folder: Path) -> Path:
-    """Random weights in the shape of textattack/bert-base-uncased-SST-2 (12 layers, 768 wide); few words and
-    positions to stay small.
-    """
+    """Random weights in the shape of textattack/bert-base-uncased-SST-2; few words and positions."""
     tokenizer = wordpiece()
     with torch.device("cpu"):
-        model = BertForSequenceClassification(BertConfig(vocab_size=len(tokenizer)))
+        model = transformers.BertForSequenceClassification(transformers.BertConfig(vocab_size=len(tokenizer)))
     model.half().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
 
-def without_constants(model: PreTrainedModel) -> PreTrainedModel:
-    """Set all biases and the position and type embeddings to zero, in place: then CP-LRP has nowhere to lose
-    relevance.
-    """
+def without_constants(model: transformers.PreTrainedModel) -> transformers.PreTrainedModel:
+    """Set biases, position and type embeddings to zero, in place: then CP-LRP loses no relevance."""
     with torch.no_grad():
         for name, value in model.named_parameters():
             if name.endswith("bias") or "position_embeddings" in name or "token_type_embeddings" in name:
