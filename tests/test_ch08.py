@@ -377,6 +377,10 @@ def test_what_the_chapter_says_of_sides_holds(chapter, rows):
     for name in ("post-ln-first", "gpt2"):
         for later, first in map(ch.later_and_first, chapter[name]):
             assert later > 0 > first and -first > later
+    for reading in ("all tokens", "all tokens + positions"):
+        for run in chapter["post-ln-first"]:
+            later, first = ch.later_and_first(run, reading)
+            assert later > first > 0
     modernbert, llama = (
         [ch.gates(run)["1/2 − 1/4"].mean for run in chapter[name]] for name in ("modernbert", "llama")
     )

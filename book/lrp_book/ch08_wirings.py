@@ -254,17 +254,30 @@ def wirings_figure(effects_by: Mapping[str, Recorded], *, title: str) -> Drawing
 # Layer by layer, against cost, and the gate.
 
 
-def path_means(run: TextRun) -> list[float]:
-    """Mean r at the words while layers are bypassed from the last to the first: AttnLRP to CP-LRP."""
+def path_means(run: TextRun, reading: str = "words") -> list[float]:
+    """Mean r while layers are bypassed from the last to the first: AttnLRP to CP-LRP."""
     masks = (frozenset[int](), *path_masks(run.layers)["back-to-front"])
-    return r_at(run, explainers={str(len(mask)): mask for mask in masks}).mean("example").values.tolist()
+    r = r_at(run, reading, explainers={str(len(mask)): mask for mask in masks})
+    return r.mean("example").values.tolist()
 
 
-def later_and_first(run: TextRun) -> tuple[float, float]:
+def later_and_first(run: TextRun, reading: str = "words") -> tuple[float, float]:
     """How far mean r moves when the later half of the layers is bypassed, and then when the first half is."""
-    means = path_means(run)
+    means = path_means(run, reading)
     half = run.layers // 2
     return means[half] - means[0], means[-1] - means[half]
+
+
+def halves_table(groups: Groups, *, caption: str) -> Table:
+    """`later_and_first` of every training, by wiring and reading."""
+    rows = []
+    for name, runs in groups.items():
+        for reading in readings_of(runs[0]):
+            moved = zip(*(later_and_first(run, reading) for run in runs), strict=True)
+            each = [", ".join(f"{one:+.3f}" for one in half) for half in moved]
+            halves = dict(zip(("layers 4 and 3", "then 2 and 1"), each, strict=True))
+            rows.append({"wiring": title_of(name), "reading": reading, **halves})
+    return table(rows, caption=caption)
 
 
 @mpl.rc_context(LOOK)
@@ -371,7 +384,7 @@ POINTS = (
           lambda r: r["mask-gradient"] > max(r["attnlrp"], r["cp-lrp"]), methods=tuple(LEADS)),
     Point(5, "d is larger by 0.1 where LOO of the start token is above 0", ("llama",),
           lambda run: {"above - below": start_gap(run)}, lambda d: d["above - below"] >= LEAST_GAP),
-    Point(6, "layers 3 and 4 move mean r further than layers 1 and 2", EVERY,
+    Point(6, "at the words layers 3 and 4 move mean r further than layers 1 and 2", EVERY,
           lambda run: dict(zip(("layers 3, 4", "layers 1, 2"), later_and_first(run), strict=True)),
           lambda r: abs(r["layers 3, 4"]) > abs(r["layers 1, 2"]), masks=True),
     Point(7, "mean r rises with the share of the factor without the gate, by 0.01", ("modernbert", "llama"),
