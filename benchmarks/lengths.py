@@ -1,15 +1,15 @@
 """`python -m benchmarks.lengths`: from which length on a mask gradient is cheaper than exact LOO.
 
 One text at a time, as an explanation is asked for: reviews of the embedded data cut to each length, all sides
-in turn in one process. The record holds seconds and their ratio for each length; `crossing` reads off where
-the ratio passes 1.
+in turn in one process. The record holds seconds and their ratio for each length; `crossing` reads off between
+which lengths the ratio passes 1.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -94,23 +94,21 @@ def line(row: dict[str, Any]) -> str:
     return f"{row['tokens']} tokens: LOO takes so many times as long as {ratios}"
 
 
-def crossing(rows: list[dict[str, Any]], name: str) -> float | None:
-    """Tokens from which on LOO stays the slower side, between two lengths by logarithms.
+def crossing(rows: list[dict[str, Any]], name: str) -> tuple[int | None, int | None]:
+    """Between which two measured lengths a method becomes cheaper than LOO, by the range of all repeats.
 
-    None where LOO is slower at every length; infinite where it is faster at the largest.
+    The first is the largest at which LOO was cheaper in every repeat, the second the smallest from which on
+    the method was; None where there is none.
 
-    >>> rows = [{"tokens": n, "ratio": {"K": {"median": n / 16}}} for n in (8, 32)]
-    >>> round(crossing(rows, "K"), 6)
-    16.0
+    >>> spread = {8: (0.4, 0.6), 16: (0.9, 1.2), 32: (1.8, 2.2)}
+    >>> rows = [{"tokens": n, "ratio": {"K": {"low": a, "high": b}}} for n, (a, b) in spread.items()]
+    >>> crossing(rows, "K")
+    (8, 32)
     """
-    points = [(row["tokens"], row["ratio"][name]["median"]) for row in rows]
-    faster = [k for k, (_, value) in enumerate(points) if value < 1]
-    if not faster:
-        return None
-    if faster[-1] + 1 == len(points):
-        return math.inf
-    (n, below), (m, above) = points[faster[-1]], points[faster[-1] + 1]
-    return n * (m / n) ** (math.log(1 / below) / math.log(above / below))
+    ratios = [(row["tokens"], row["ratio"][name]) for row in rows]
+    below = [tokens for tokens, ratio in ratios if ratio["high"] < 1]
+    above = [tokens for tokens, _ in takewhile(lambda one: one[1]["low"] > 1, reversed(ratios))]
+    return (below[-1] if below else None), (above[-1] if above else None)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -6,7 +6,6 @@ stands between.
 
 from __future__ import annotations
 
-import math
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -57,25 +56,26 @@ def _label(name: str) -> str:
 
 
 def _crossing_table(record: Record) -> str:
-    """From which length on each method is cheaper than LOO."""
+    """Between which lengths each method becomes cheaper than LOO."""
     names = record["rows"][0]["ratio"]
     rows = [[_label(name), _crossing_words(record["rows"], name)] for name in names]
-    return _table(["method", "cheaper than exact LOO"], rows)
+    return _table(["method", "becomes cheaper than exact LOO"], rows)
 
 
 def _crossing_words(rows: list[Any], name: str) -> str:
-    place, lengths = crossing(rows, name), [row["tokens"] for row in rows]
-    if place is None:
-        return f"at every length measured, from {lengths[0]} tokens on"
-    if math.isinf(place):
-        return f"at no length measured, up to {lengths[-1]} tokens"
-    return f"from about {place:.0f} tokens on"
+    below, above = crossing(rows, name)
+    if above is None:
+        return f"at no length measured, up to {rows[-1]['tokens']} tokens, in every repeat"
+    if below is None:
+        shortest = above == rows[0]["tokens"]
+        return f"at every length measured, from {above} tokens on" if shortest else f"below {above} tokens"
+    return f"between {below} and {above} tokens"
 
 
 def _lengths_short(record: Record) -> str:
     """One sentence on K = 8."""
     words = _crossing_words(record["rows"], "K = 8")
-    return f"The mask gradient with K = 8 is cheaper than exact LOO {words}."
+    return f"The mask gradient with K = 8 becomes cheaper than exact LOO {words}."
 
 
 def _lengths_setting(record: Record) -> str:

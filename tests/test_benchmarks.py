@@ -147,11 +147,10 @@ def test_every_part_can_be_made_and_only_the_parts_change(record):
 
 
 def test_where_a_method_becomes_cheaper():
-    rows = [
-        {"tokens": n, "ratio": {"K": {"median": m}}} for n, m in ((8, 0.5), (16, 1.2), (32, 0.8), (64, 3))
-    ]
-    assert 32 < crossing(rows, "K") < 64  # it has to stay so
-    assert crossing(rows[1:2], "K") is None and crossing(rows[:3], "K") == float("inf")
+    spread = {8: (0.4, 0.6), 16: (1.1, 1.2), 32: (0.7, 1.3), 64: (2, 4), 96: (3, 5)}
+    rows = [{"tokens": n, "ratio": {"K": {"low": a, "high": b}}} for n, (a, b) in spread.items()]
+    assert crossing(rows, "K") == (8, 64)  # it has to stay so
+    assert crossing(rows[1:2], "K") == (None, 16) and crossing(rows[:3], "K") == (8, None)
 
 
 def test_lengths_are_measured(model_folder, tmp_path):

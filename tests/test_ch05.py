@@ -249,7 +249,7 @@ def test_what_the_front_page_says_of_two_words_and_of_reviews_like_the_scene() -
     leads = [[lead(k, i, rank) for rank in (np.asarray, rankdata) for i in (0, 1)] for k in range(len(loo))]
     like = [a > 0.005 and max(b, c, d) < -0.005 for a, b, c, d in leads]  # as in the scene's table
     note = outlier_scene(run("maps/sst2-companion")).data["note"]
-    assert like[embedded().index(ONE_TOKEN)] and f"{sum(like)} of our {len(like)} reviews" in note
+    assert like[embedded().index(ONE_TOKEN)] and f"{sum(like)} of the {len(like)} reviews" in note
     for text, word in zip(EXAMPLES, ("dull", "not"), strict=False):
         k = embedded().index(text)
         i = loo[k].tokens.index(word)

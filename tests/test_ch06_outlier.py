@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from lrp_book.ch06_outlier import lead, places, with_and_without
+from lrp_book.ch06_outlier import COUNTED, lead, places, taken_out, with_and_without
 
 from lrp_companion.checks import InputError
 from lrp_companion.metrics import leverage, pearson
@@ -63,3 +63,26 @@ def test_without_cls_is_the_rest_of_the_leverage(run) -> None:
     r = with_and_without(run).sel(explainer="cp-lrp", **at)
     assert r.values == pytest.approx(places(run, "cp-lrp").sel(of="rest").values, abs=1e-9)
     assert lead(with_and_without(run)).sel(**at).shape == (run.n,)
+
+
+def test_a_token_out_of_r_alone_still_sets_signs(run) -> None:
+    at = {"explainer": "attnlrp", "site": "word+position", "statistic": "pearson"}
+    raw, divided = with_and_without(run), with_and_without(run, divided=True, whole_sums=True)
+    maps = run.maps("attnlrp", site="word+position")
+    signs = [np.sign(one.sum() * loo.sum()) for one, loo in zip(maps, run.loo(), strict=True)]
+    for counted in COUNTED:
+        made, plain = (one.sel(**at, counted=counted).values for one in (divided, raw))
+        assert made == pytest.approx(plain * signs, abs=1e-9)
+    own = with_and_without(run, divided=True)
+    assert own.sel(counted="all").equals(divided.sel(counted="all"))
+    assert not own.sel(counted="no [CLS]").equals(divided.sel(counted="no [CLS]"))
+
+
+def test_what_the_chapter_says_of_a_tenth_and_of_the_sign_at_the_first_token() -> None:
+    """SST-2, 12 layers, by Pearson."""
+    r = taken_out(load_run(RESULTS / "maps" / "sst2-companion"))
+    gains = np.sort(lead(r.sel(out="as it is")).values)
+    assert gains.mean() > 0.05 and gains[: -(len(gains) // 10)].mean() < 0.005
+    moved = r.sel(explainer="attnlrp", out="as it is") - r.sel(explainer="attnlrp", out="position of [CLS] 0")
+    above = np.array([loo[0] > 0 for loo in load_run(RESULTS / "maps" / "sst2-companion").loo()])
+    assert moved.values[above].mean() < -0.3 and abs(moved.values[~above].mean()) < 0.01

@@ -21,7 +21,7 @@ from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline, settle
 from lrp_companion.show.palette import INK, styles
 from lrp_companion.show.tables import Table, table
 
-COUNTED = {"words": "words", "no [CLS]": "all but [CLS]", "all": "all tokens"}
+COUNTED = {"words": "without [CLS], [SEP]", "no [CLS]": "without [CLS]", "all": "all tokens"}
 READ = {"word": "words", "word+position": "words + positions"}
 STATISTIC = {"pearson": "Pearson", "spearman": "rank (Spearman)"}
 RULES = ("attnlrp", "cp-lrp")
@@ -39,10 +39,14 @@ def flips(maps: np.ndarray, judge: np.ndarray) -> np.ndarray:
 
 
 def with_and_without(
-    run: TextRun, methods: tuple[str, ...] = RULES, *, divided: bool = False
+    run: TextRun,
+    methods: tuple[str, ...] = RULES,
+    *,
+    divided: bool = False,
+    whole_sums: bool = False,
 ) -> xr.DataArray:
     """r with LOO of a run that keeps its maps, by what counts: the words, all tokens but `[CLS]`, or all.
-    `divided`: maps divided by their sums over the tokens that count.
+    `divided`: maps divided by their sums over the tokens that count or, with `whole_sums`, over all.
 
     Returns
     -------
@@ -65,7 +69,8 @@ def with_and_without(
             seen = all_maps[:, keep]
             if keep.sum() > 1 and np.ptp(seen, axis=1).all():
                 unit = directions(seen, name)
-                found = unit[:-1] @ unit[-1] * (flips(seen[:-1], seen[-1]) if divided else 1)
+                summed = all_maps if whole_sums else seen
+                found = unit[:-1] @ unit[-1] * (flips(summed[:-1], summed[-1]) if divided else 1)
                 r[:, :, c, s, k] = found.reshape(len(methods), len(READ))
     return xr.DataArray(r, coords, list(coords))
 
