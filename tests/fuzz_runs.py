@@ -154,18 +154,7 @@ def record(scores: Any = (0.1, -0.2)) -> lrp.Attribution:
 
 
 KEEPS: st.SearchStrategy[Any] = st.sampled_from(
-    [
-        [0.5],
-        [math.nan],
-        ["False"],
-        [2],
-        [None],
-        [1j],
-        [True],
-        [0],
-        np.ma.array([True], mask=[True]),
-        [[1]],
-    ]
+    [[0.5], [math.nan], ["False"], [2], [None], [1j], [True], [0], np.ma.array([True], mask=[True]), [[1]]]
 )
 """Entries of a mask of kept tokens, good and odd."""
 MODES = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV", "I",

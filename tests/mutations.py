@@ -193,8 +193,7 @@ trained = of("metrics/statistics.py", "test_paired.py")
 WEIGHED = "test_ch05.py::test_what_r_is_worth_over_trainings[attnlrp-no-special]"
 worth = of("book/lrp_book/worth.py", "test_ch05.py::test_loo_of_another_training_and_of_another_depth")
 split = of(
-    "book/lrp_book/ch06_causes.py",
-    "test_recomputed.py::test_the_split_by_the_sign_at_cls[imdb-companion]",
+    "book/lrp_book/ch06_causes.py", "test_recomputed.py::test_the_split_by_the_sign_at_cls[imdb-companion]"
 )
 judged = of("paper/claims.py", "test_report.py::test_the_verdict_is_made_by_its_rule")
 

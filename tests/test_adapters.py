@@ -502,9 +502,7 @@ SLOW = r"(.*a)*(.*e)*(([a-z.]+)+)+!"
         {"target_modules": "nothing of this name"},
     ],
 )
-def test_patterns_without_an_end(
-    tmp_path: Path, entries: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_patterns_without_an_end(tmp_path, entries, monkeypatch):
     monkeypatch.setattr(adapters, "PATIENCE", 0.5)
     folder, _, _ = classifier(tmp_path)
     assert next(iter(entries)) in refusal(edit(folder, **entries))

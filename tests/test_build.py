@@ -171,13 +171,8 @@ def test_no_file_names_a_package_index_a_delivery_network_or_a_folder_of_one_mac
         "jsde" + "livr",
         "unp" + "kg.com",
     ]
-    parts = [
-        *hosts,
-        "cdn" + "js",
-        "/ro" + "ot/",
-        "/ho" + "me/",
-        "/wo" + "rk/",
-    ]  # in two pieces, so that this file passes, too
+    # in two pieces, so that this file passes, too
+    parts = [*hosts, "cdn" + "js", "/ro" + "ot/", "/ho" + "me/", "/wo" + "rk/"]
     for path in tracked_files():
         if path.suffix in {".safetensors", ".png", ".npz"}:
             continue
@@ -186,9 +181,7 @@ def test_no_file_names_a_package_index_a_delivery_network_or_a_folder_of_one_mac
         assert not [part for part in parts if part in text and part not in allowed], path.relative_to(ROOT)
 
 
-def test_away_from_a_checkout_the_book_says_what_it_needs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_away_from_a_checkout_the_book_says_what_it_needs(monkeypatch, capsys):
     from lrp_book import __main__ as command
 
     monkeypatch.setattr(command, "PARTS", ("no-such-page",))

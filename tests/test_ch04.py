@@ -111,9 +111,8 @@ def test_rows_hold_what_each_step_says(clf):
         place = c["head"][k] - 1, c["query"][k]
         step = SoftmaxStep(whole.logits[place], whole.values[place])
         assert c["tokens"][k] == len(step.logits) and c["level"][k] == pytest.approx(step.logits.mean())
-        assert c["spread"][k] == pytest.approx(np.std(step.logits)) and c["entropy"][k] == pytest.approx(
-            float(step.entropy())
-        )
+        assert c["spread"][k] == pytest.approx(np.std(step.logits))
+        assert c["entropy"][k] == pytest.approx(float(step.entropy()))
         for rule, scores in {
             "attnlrp": step.attnlrp(),
             "cp-lrp": step.cp_lrp(),
@@ -131,11 +130,8 @@ def test_intervals_draw_texts(clf):
     for row in rows.table("r"):
         of_layer = c["layer"] == row["layer"]
         by_text = [np.median(c["entropy"][of_layer & (c["text"] == k)]) for k in range(len(LONG))]
-        assert (
-            row["entropy"] == bootstrap_mean(by_text)
-            and row["entropy"].n == len(LONG)
-            and row["steps"] == of_layer.sum()
-        )
+        assert row["entropy"] == bootstrap_mean(by_text) and row["entropy"].n == len(LONG)
+        assert row["steps"] == of_layer.sum()
     best = {row["rule"]: row for row in rows.summary()}
     assert best["cp-lrp"]["r"] == bootstrap_mean(
         [np.nanmedian(c["r cp-lrp"][c["text"] == k]) for k in range(len(LONG))]
@@ -152,10 +148,8 @@ def test_bins_hold_equally_many_steps_in_order(clf, feature):
         whole, part = divmod((len(x) - 1) * k, 4)
         edges.append(ordered[whole] + part / 4 * (ordered[whole + 1] - ordered[whole]))
     bins = [[i for i in range(len(x)) if sum(x[i] >= edge for edge in edges) == k] for k in range(4)]
-    assert (
-        list(points) == [np.median(x[members]) for members in bins]
-        and np.ptp([len(members) for members in bins]) <= 2
-    )
+    assert list(points) == [np.median(x[members]) for members in bins]
+    assert np.ptp([len(members) for members in bins]) <= 2
     for members, interval in zip(bins, points.values(), strict=True):
         by_text = [
             np.median(error[members][text[members] == k]) if (text[members] == k).any() else np.nan
@@ -213,9 +207,8 @@ def test_sweeps(clf):
     here = ch04_softmax.compare_step(step)
     shifted = ch04_softmax.sweep(step.shifted, [-3, 0, 3], measure="r")
     for rule in ch04_softmax.RULES:
-        assert scaled[rule][1.0] == pytest.approx(float(here[f"error {rule}"])) and shifted[rule][
-            0.0
-        ] == pytest.approx(float(here[f"r {rule}"]))
+        assert scaled[rule][1.0] == pytest.approx(float(here[f"error {rule}"]))
+        assert shifted[rule][0.0] == pytest.approx(float(here[f"r {rule}"]))
     for rule in ("cp-lrp", "mask-gradient", "attnlrp, centred"):
         assert np.ptp(list(shifted[rule].values())) < 1e-9
     assert np.ptp(list(shifted["attnlrp"].values())) > 1e-3

@@ -294,9 +294,8 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> list[TextRun]:
 
 def test_runs_are_compared_in_the_cells_that_all_have(three):
     compared = ch06_trainings.trainings(three)
-    assert compared.shape == (3, 3, 2, 2, 1, 3, 3, 3) and compared.removal.values.tolist() == [
-        "attention-mask"
-    ]
+    assert compared.shape == (3, 3, 2, 2, 1, 3, 3, 3)
+    assert compared.removal.values.tolist() == ["attention-mask"]
     assert tuple(compared.training.values) == MODELS and compared.title == "SST-2, 6 layers, n = 4"
     for place, wanted in ((0, [-0.25, -0.125, 0.125]), (1, [0.25, 0.25, 0.125])):
         cell = compared.isel({**AT, "site": place, "tokens": place, "map": 0})

@@ -10,11 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from lrp_book.ch07_errors import (
-    FEATURES,
-    errs_table,
-    where_it_errs,
-)
+from lrp_book.ch07_errors import FEATURES, errs_table, where_it_errs
 from lrp_book.ch07_remedy import (
     QUESTIONS,
     _dodged,

@@ -79,9 +79,8 @@ class TestPairs:
         (encoded,), (loo,) = clf.encode([text]), attribute(clf, text, method="loo")
         removals = pair_removals(clf, text)
         words = [i for i in range(len(encoded)) if not encoded.special[i]]
-        assert (
-            np.isnan(removals["single"][encoded.special]).all() and np.isnan(np.diag(removals["pair"])).all()
-        )
+        assert np.isnan(removals["single"][encoded.special]).all()
+        assert np.isnan(np.diag(removals["pair"])).all()
         np.testing.assert_allclose(removals["single"][words], loo.scores[words], atol=1e-12)
         for i, j in itertools.combinations(words, 2):
             keep = np.ones(len(encoded), dtype=bool)
@@ -100,13 +99,10 @@ class TestPairs:
             removals = pair_removals(clf, LONG_TEXTS[row["text"]])
             i, j = row["places"]
             assert i < j and row["backing"] == np.nanmax(removals["backing"]) == removals["backing"][i, j]
-            assert (
-                row["words"] == (removals["tokens"][i], removals["tokens"][j])
-                and row["pair"] == removals["pair"][i, j]
-            )
-            assert row["single"] == (removals["single"][i], removals["single"][j]) and row[
-                "largest"
-            ] == np.nanmax(np.abs(removals["single"]))
+            assert row["words"] == (removals["tokens"][i], removals["tokens"][j])
+            assert row["pair"] == removals["pair"][i, j]
+            assert row["single"] == (removals["single"][i], removals["single"][j])
+            assert row["largest"] == np.nanmax(np.abs(removals["single"]))
 
     def test_one_word_has_no_pair(self, clf):
         with pytest.raises(InputError, match="a text of 1 words"):
@@ -140,10 +136,8 @@ def test_the_table_of_shares_adds_up_to_the_whole(missing):
         assert float(cells[-1][3]) == pytest.approx(np.median(rest), abs=2e-6)
 
 
-SHORT = [
-    "a film of rare grace",
-    "dull , slow and far too long , a dull film",
-]  # the second has more tokens than `MANY` groups
+# the second has more tokens than `MANY` groups
+SHORT = ["a film of rare grace", "dull , slow and far too long , a dull film"]
 STEPS = {
     "hybrid": ("hybrid", "exact"),
     "groups": ("mask-gradient", "groups"),
@@ -172,11 +166,8 @@ def check_against_the_methods(
         method, option = STEPS[way]
         for p, step in enumerate(steps):
             if p == 0 and way == "random":
-                assert not step["scores"].any() and (step["forwards"], step["backwards"], step["exact"]) == (
-                    0,
-                    0,
-                    [],
-                )
+                assert not step["scores"].any()
+                assert (step["forwards"], step["backwards"], step["exact"]) == (0, 0, [])
                 continue
             options = {"mask-gradient": {}, "hybrid": {}, "sampled-loo": {"seed": seed}}[method] | {option: p}
             (expected,) = lrp.attribute(
@@ -190,9 +181,7 @@ def check_against_the_methods(
 
 
 @pytest.mark.parametrize("place", range(len(SHORT)))
-def test_every_step_is_the_method_of_that_name(
-    clf: Classifier, maps: list[dict[str, Any]], place: int
-) -> None:
+def test_every_step_is_the_method_of_that_name(clf, maps, place):
     check_against_the_methods(clf, SHORT[place], maps[place], seed=3)
 
 
@@ -228,9 +217,8 @@ def test_exact_tokens_stay_exact_and_are_all_in_the_end(maps: list[dict[str, Any
         gradient = record["ways"]["hybrid"][0]["scores"]
         for way in ("hybrid", "random"):
             steps = record["ways"][way]
-            assert [len(step["exact"]) for step in steps] == [0, *(p + 1 for p in places)] and steps[-1][
-                "exact"
-            ] == places
+            assert [len(step["exact"]) for step in steps] == [0, *(p + 1 for p in places)]
+            assert steps[-1]["exact"] == places
             assert all(
                 set(before["exact"]) < set(after["exact"])
                 for before, after in zip(steps, steps[1:], strict=False)
@@ -243,10 +231,8 @@ def test_exact_tokens_stay_exact_and_are_all_in_the_end(maps: list[dict[str, Any
             assert max((abs(gradient[i]) for i in others), default=0) <= min(
                 (abs(gradient[i]) for i in step["exact"]), default=np.inf
             )
-            assert np.array_equal(step["scores"][others], gradient[others]) and (
-                step["forwards"],
-                step["backwards"],
-            ) == (1 + p, 1)
+            assert np.array_equal(step["scores"][others], gradient[others])
+            assert (step["forwards"], step["backwards"]) == (1 + p, 1)
         assert all(step["exact"] == [] for step in record["ways"]["groups"])
 
 
@@ -302,6 +288,5 @@ def test_what_cannot_be_is_refused_before_any_work(clf: Classifier, monkeypatch:
 def test_byte_level_tokens_are_shown_as_text(model_folder: Any) -> None:
     clf = lrp.load_classifier(model_folder("roberta"))
     (record,) = anytime_maps(clf, ["Zürich film café"], progress=False)
-    assert "ü" in record["tokens"] and not [
-        token for token in record["tokens"] if "Ã" in token or "Ġ" in token
-    ]
+    assert "ü" in record["tokens"]
+    assert not [token for token in record["tokens"] if "Ã" in token or "Ġ" in token]

@@ -69,9 +69,8 @@ def test_explain_between_one_pass_and_exact(capsys, arguments, options):
     assert main(["explain", text, "--method", *arguments, "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
     (attribution,) = attribute(load_classifier("companion"), text, method=arguments[0], **options)
-    assert record["scores"] == pytest.approx(attribution.scores.tolist(), abs=1e-6) and record["details"][
-        "passes"
-    ] == list(attribution.details["passes"])
+    assert record["scores"] == pytest.approx(attribution.scores.tolist(), abs=1e-6)
+    assert record["details"]["passes"] == list(attribution.details["passes"])
     assert record["choices"] == json.loads(json.dumps(dict(attribution.choices)))
 
 
@@ -167,9 +166,7 @@ def test_explain_needs_no_plotting_library():
         (("a", "2", "02"), "2.0", None),
     ],
 )
-def test_a_target_in_figures_is_the_label_that_it_spells(
-    tmp_path, capsys, labels: tuple[str, ...], given: str, expected: int | None
-) -> None:
+def test_a_target_in_figures_is_the_label_that_it_spells(tmp_path, capsys, labels, given, expected):
     network, tokenizer = build("bert", labels=len(labels))
     network.config.id2label = dict(enumerate(labels))
     network.config.label2id = {label: k for k, label in enumerate(labels)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import datasets
 import numpy as np
@@ -99,21 +98,15 @@ def test_a_target_of_several_tokens_is_refused(language_model: lrp.Classifier) -
         lrp.attribute(language_model, "the film was", method="loo", target=" warmest")
 
 
-def test_the_command_prints_a_table_of_tokens(
-    tmp_path: Path, capsys: pytest.CaptureFixture, language_model: lrp.Classifier
-) -> None:
+def test_the_command_prints_a_table_of_tokens(tmp_path, capsys, language_model):
     language_model.network.save_pretrained(tmp_path)
     language_model.tokenizer.save_pretrained(tmp_path)
     arguments = ["explain", "the film was", "--model", str(tmp_path), "--target", " warm"]
     capsys.readouterr()
     assert cli.main([*arguments, "--contrast", " dull"]) == 0
     printed = capsys.readouterr().out
-    assert (
-        "contrast ' dull'" in printed
-        and "less that of ' dull'" in printed
-        and "film" in printed
-        and "' warm', logit" in printed
-    )
+    assert "contrast ' dull'" in printed and "less that of ' dull'" in printed and "film" in printed
+    assert "' warm', logit" in printed
     assert cli.main([*arguments, "--method", "loo", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["details"]["label"] == " warm"
     assert cli.main(["run", "sst2", "--model", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
@@ -121,9 +114,7 @@ def test_the_command_prints_a_table_of_tokens(
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "modernbert"])
-def test_a_run_of_a_classifier_of_another_order(
-    tmp_path: Path, capsys: pytest.CaptureFixture, family: str
-) -> None:
+def test_a_run_of_a_classifier_of_another_order(tmp_path, capsys, family):
     from tiny_models import save
 
     folder = save(tmp_path / "model", family)

@@ -87,9 +87,8 @@ def test_exercises_are_called_by_their_titles() -> None:
 
 def test_marks_sum_to_100() -> None:
     marks = rows(section(PAGES["project.md"], "Marks"))
-    assert sum(int(points) for _, points, *_ in marks) == 100 and all(
-        len(row) == 4 and all(row) for row in marks
-    )
+    assert sum(int(points) for _, points, *_ in marks) == 100
+    assert all(len(row) == 4 and all(row) for row in marks)
 
 
 def test_oral_questions_have_an_answer_and_a_follow_up() -> None:
@@ -129,10 +128,8 @@ def test_the_commands_of_the_project_are_commands() -> None:
 def test_autograd_gives_every_factor_all_of_the_product(capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = re.findall(r"```python\n(.*?)```", STUDENT["session1"], re.DOTALL)
     exec(compile(code, "session 1", "exec"), {})
-    assert (
-        capsys.readouterr().out == f"{[24.0] * 3}\n" * 2
-        and [float(x) for x in Product((2, 3, 4)).loo()] == [24.0] * 3
-    )
+    assert capsys.readouterr().out == f"{[24.0] * 3}\n" * 2
+    assert [float(x) for x in Product((2, 3, 4)).loo()] == [24.0] * 3
 
 
 def test_shares_that_session_1_shows() -> None:
@@ -177,9 +174,8 @@ def test_the_vote_of_session_2_turns_and_its_masks_do_not_travel() -> None:
     assert word[0] > word[-1] and everything[0] < everything[-1]
     hunted = {place: r_of(place, EVERYTHING) for place in (0, 2, 4)}
     travels = [hunted[j].argmax() == hunted[i].argmax() for i in hunted for j in hunted if i != j]
-    assert (
-        np.mean(travels) < 0.5 and max(hunted[4][1 << layer] for layer in range(12)) < 0.8 < hunted[4].max()
-    )
+    assert np.mean(travels) < 0.5
+    assert max(hunted[4][1 << layer] for layer in range(12)) < 0.8 < hunted[4].max()
 
 
 def test_sliders_answer_as_the_page_says() -> None:
@@ -232,9 +228,7 @@ def test_one_name_on_a_page_is_one_state() -> None:
     assert len(LINKS) >= 40
 
 
-def test_links_of_the_built_course_lead_to_the_state_that_they_name(
-    site: str, html: Path, browser: Any
-) -> None:
+def test_links_of_the_built_course_lead_to_the_state_that_they_name(site, html, browser):
     """Each address that the pages' links resolve to, opened once: the widget wakes in that state, in view."""
     if not (html / "book/course/instructor/session1.html").is_file():
         pytest.skip("the built book is older than the course; run make book")
@@ -269,9 +263,8 @@ def test_links_of_the_built_course_lead_to_the_state_that_they_name(
                 " === text",
                 arg=[host, key, text],
             )
-        opened.evaluate(
-            "() => new Promise(done => setTimeout(done, 250))"
-        )  # what the page writes into the address 200 ms later is written
+        # what the page writes into the address 200 ms later is written
+        opened.evaluate("() => new Promise(done => setTimeout(done, 250))")
         if first:
             inside = (
                 "host => (b => b.bottom > 0 && b.top < innerHeight)"
@@ -310,9 +303,8 @@ def test_the_student_edition_has_no_instructors_page_no_link_to_one_and_no_answe
     }
     quizzes = {path.stem for path in (stripped / "book/quizzes").iterdir()}
     assert {path.stem for path in (COURSE.parent / "quizzes").iterdir()} - quizzes == {"inventory"}
-    assert not list(stripped.rglob("*instructor*")) and {
-        f"book/course/{name}.md" for name in SESSIONS
-    } <= set(kept)
+    assert not list(stripped.rglob("*instructor*"))
+    assert {f"book/course/{name}.md" for name in SESSIONS} <= set(kept)
     assert not [name for name, text in kept.items() if re.search(r"instructor/|For instructors", text)]
     everything = "\n".join(kept.values())
     asked = {goal for text in STUDENT.values() for goal in goals(text)}
@@ -327,9 +319,8 @@ def test_the_student_edition_has_no_instructors_page_no_link_to_one_and_no_answe
 
 def test_the_student_edition_keeps_the_table_of_contents_otherwise(stripped: Path) -> None:
     full, shortened = ((folder / "_toc.yml").read_text().splitlines() for folder in (ROOT, stripped))
-    assert [line for line in full if "instructor/" not in line] == shortened and len(full) - len(
-        shortened
-    ) == len(TEACHER)
+    assert [line for line in full if "instructor/" not in line] == shortened
+    assert len(full) - len(shortened) == len(TEACHER)
 
 
 def test_a_link_to_an_instructors_page_outside_its_box_is_refused(tmp_path: Path) -> None:

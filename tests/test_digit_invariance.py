@@ -8,11 +8,7 @@ from lrp_book.ch02_digits import compare_variants, share_curve
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
-from lrp_companion.runs.digit_invariance import (
-    Invariance,
-    invariance_table,
-    train_pair,
-)
+from lrp_companion.runs.digit_invariance import Invariance, invariance_table, train_pair
 from lrp_companion.sources.dataset import Dataset
 
 TINY = {"tokens": 4, "dim": 3, "classes": 3}
@@ -77,11 +73,8 @@ class TestExperiments:
 
     def test_constant_maps_are_counted_and_not_dropped(self, pair) -> None:
         table = invariance_table(pair[0], np.zeros((2, 2, 2)), explainers={}).table()
-        assert (
-            table[0]["constant"] == 2
-            and table[0]["left-right"].undefined == 2
-            and table[0]["left-right"].n == 0
-        )
+        assert table[0]["constant"] == 2 and table[0]["left-right"].undefined == 2
+        assert table[0]["left-right"].n == 0
 
     def test_share_curve_runs_through_both_graphs(self, pair, result) -> None:
         points = share_curve(pair[0], pictures(8, seed=1).images, result.maps["LOO", "left"], steps=4)

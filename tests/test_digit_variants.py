@@ -53,9 +53,8 @@ def run(digits, tmp_path_factory) -> MnistGridRun:
 
 def test_variants_are_all_combinations_the_plainest_first() -> None:
     rows = variants()
-    assert len(rows) == 32 == len({tuple(row.values()) for row in rows}) and rows[0] == {
-        name: options[0] for name, options in VARIANT_AXES.items()
-    }
+    assert len(rows) == 32 == len({tuple(row.values()) for row in rows})
+    assert rows[0] == {name: options[0] for name, options in VARIANT_AXES.items()}
 
 
 def test_rows_are_those_of_the_loop_called_by_hand(run, digits) -> None:
@@ -168,10 +167,8 @@ def test_ig_by_hand(run, digits) -> None:
     train, test = digits
     sample = MnistGridJobs(train, test, **KINDS).sample
     net = train_pair(train, seed=1, epochs=1, **run.variants[7])[0].with_association("right")
-    assert {row["variant"] for row in run.ig()} == {0, 7} and {row["n_steps"] for row in digit_ig(run)} == {
-        1,
-        4,
-    }
+    assert {row["variant"] for row in run.ig()} == {0, 7}
+    assert {row["n_steps"] for row in digit_ig(run)} == {1, 4}
     image = test.images[sample[0] : sample[0] + 1]
     loo = attribute(net, image, method="loo", progress=False)[0]
     maps = [
@@ -184,10 +181,8 @@ def test_ig_by_hand(run, digits) -> None:
         if (row["variant"], row["seed"], row["image"], row["baseline"], row["n_steps"])
         == (7, 1, sample[0], "black and white", 4)
     ]
-    assert (
-        row["r"] == pytest.approx(np.corrcoef((maps[0] + maps[1]) / 2, loo.scores)[0, 1], abs=1e-5)
-        and row["delta"] < 1e-5
-    )
+    assert row["r"] == pytest.approx(np.corrcoef((maps[0] + maps[1]) / 2, loo.scores)[0, 1], abs=1e-5)
+    assert row["delta"] < 1e-5
 
 
 def test_the_command(tmp_path, capsys) -> None:

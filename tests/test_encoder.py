@@ -111,8 +111,7 @@ def test_an_unsupported_family_is_named() -> None:
     from transformers import BloomConfig, BloomForSequenceClassification
 
     with pytest.raises(
-        ModelError,
-        match="Encoder: got a model of family 'bloom'; expected one of " + ", ".join(FAMILIES),
+        ModelError, match="Encoder: got a model of family 'bloom'; expected one of " + ", ".join(FAMILIES)
     ):
         Encoder(BloomForSequenceClassification(BloomConfig(n_layer=1, n_head=1, hidden_size=4, vocab_size=9)))
     with pytest.raises(ModelError, match="family 'Linear'"):

@@ -370,15 +370,10 @@ def test_errors_survive_a_process_boundary() -> None:
     for kind in (InputError, SourceError, ModelError):
         error = kind("op", got="this", expected="that", hint="do it.")
         again = pickle.loads(pickle.dumps(error))
-        assert (
-            type(again) is kind
-            and str(again) == str(error) == "op: got this; expected that. Next step: do it."
-        )
-    assert (
-        issubclass(InputError, ValueError)
-        and issubclass(SourceError, OSError)
-        and issubclass(ModelError, TypeError)
-    )
+        assert type(again) is kind
+        assert str(again) == str(error) == "op: got this; expected that. Next step: do it."
+    assert issubclass(InputError, ValueError) and issubclass(SourceError, OSError)
+    assert issubclass(ModelError, TypeError)
 
 
 LONG: list[object] = [

@@ -7,7 +7,6 @@ import json
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -452,10 +451,8 @@ def test_every_decimal_of_a_solution_is_recomputed_or_given() -> None:
 
 def test_the_middle_factor_gets_a_quarter_at_most() -> None:
     middle_shares = {shares(grouping)[2] for grouping in all_groupings(5)}
-    assert (
-        float(max(middle_shares)) == 0.25
-        and float(shares(Product([1] * 5, "(x1 x2) (x3 (x4 x5))").grouping)[2]) == 0.25
-    )
+    assert float(max(middle_shares)) == 0.25
+    assert float(shares(Product([1] * 5, "(x1 x2) (x3 (x4 x5))").grouping)[2]) == 0.25
 
 
 # -- code ----------------------------------------------------------------------------------------------------
@@ -495,9 +492,7 @@ def state(link: str) -> tuple[str, str, dict[str, str]]:
     return page, names.pop(), {key.partition(".")[2]: value for key, value in pairs}
 
 
-def test_links_of_the_built_book_lead_to_the_state_that_they_name(
-    site: str, html: Path, browser: Any
-) -> None:
+def test_links_of_the_built_book_lead_to_the_state_that_they_name(site, html, browser):
     """Each link, clicked in Chromium: the widget wakes in that state."""
     from bs4 import BeautifulSoup
 

@@ -232,9 +232,7 @@ def test_a_kind_of_wrong_answer_is_told_for_any_exercise(name: str, answer: str,
     assert not result and re.search(says, result.message), result
 
 
-def test_what_is_found_by_calling_again_prints_nothing_and_takes_no_time(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_found_by_calling_again_prints_nothing_and_takes_no_time(capsys, monkeypatch):
     calls = []
 
     def odd(logits: np.ndarray) -> float:

@@ -105,11 +105,8 @@ def test_a_long_function_and_one_without_types_are_found(deno: str, tmp_path: Pa
     path = tmp_path / "front.js"
     path.write_text(f"/** @returns {{void}} */\n{long}function bare(x) {{\n  return x;\n}}\nbare(1);\n")
     linted = check.run("lint", "--config", ROOT / "deno.json", path)
-    assert (
-        linted.returncode
-        and "a function of 62 lines" in linted.stdout
-        and "Found 2 problems" in linted.stdout
-    )
+    assert linted.returncode and "a function of 62 lines" in linted.stdout
+    assert "Found 2 problems" in linted.stdout
 
 
 def test_colours_are_the_palettes(deno: str) -> None:

@@ -130,9 +130,8 @@ def test_a_negative_sum_turns_r_and_a_cancelled_one_ends_it():
         )[0]
         map_shares = normalise(values, "sum-to-one")
         assert same(r_of_shares, NAN if np.isnan(map_shares).any() else pearson(map_shares, loo / loo.sum()))
-        assert math.isnan(wanted) == math.isnan(r_of_shares) and (
-            math.isnan(wanted) or np.sign(r_of_shares) == wanted
-        )
+        assert math.isnan(wanted) == math.isnan(r_of_shares)
+        assert math.isnan(wanted) or np.sign(r_of_shares) == wanted
         for map in ("raw", "absolute-sum"):
             assert at_map(r, map, sums=(values[:1], loo[:1]), sizes=(values[:1], loo[:1]))[0] == r[0]
     with pytest.raises(InputError, match="map 'square'"):

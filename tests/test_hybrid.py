@@ -44,9 +44,7 @@ def line_through(x: np.ndarray, y: np.ndarray, correct: str) -> tuple[float, flo
     "options", [{}, {"groups": 3}, {"groups": 3, "nodes": [0, 0.5, 1], "seed": 2}], ids=str
 )
 @pytest.mark.parametrize("output", ["logit", "probability"])
-def test_the_largest_are_exact_and_the_rest_is_corrected(
-    clf: Classifier, correct: str, options: dict[str, Any], output: str
-) -> None:
+def test_the_largest_are_exact_and_the_rest_is_corrected(clf, correct, options, output):
     for text, record in zip(
         TEXTS,
         lrp.attribute(clf, list(TEXTS), method="hybrid", exact=3, correct=correct, output=output, **options),
@@ -64,10 +62,8 @@ def test_the_largest_are_exact_and_the_rest_is_corrected(
         ]
         np.testing.assert_allclose(record.scores, wanted, rtol=0, atol=1e-9)
         forwards, backwards = g.details["passes"]
-        assert record.details["exact tokens"] == tuple(sorted(top)) and record.details["passes"] == (
-            forwards + 3,
-            backwards,
-        )
+        assert record.details["exact tokens"] == tuple(sorted(top))
+        assert record.details["passes"] == (forwards + 3, backwards)
         assert record.choices == {"exact": 3, "correct": correct, **g.choices}
 
 
@@ -109,9 +105,7 @@ def test_the_mean_of_the_sample_is_right_on_average(clf: Classifier) -> None:
         ("sampled-loo", {"budget": 3, "seed": 8}),
     ],
 )
-def test_batches_padding_and_order_change_nothing(
-    clf: Classifier, method: str, options: dict[str, Any]
-) -> None:
+def test_batches_padding_and_order_change_nothing(clf, method, options):
     together = lrp.attribute(clf, list(TEXTS)[::-1], method=method, batch_tokens=40, **options)[::-1]
     for text, record in zip(TEXTS, together, strict=True):
         (alone,) = lrp.attribute(clf, text, method=method, **options)
@@ -193,9 +187,7 @@ def test_pairs_that_fix_no_slope() -> None:
         ("sampled-loo", {"exact": 3}, "option 'exact'"),
     ],
 )
-def test_bad_options_are_refused_before_any_work(
-    clf: Classifier, monkeypatch: pytest.MonkeyPatch, method: str, options: dict[str, Any], words: str
-) -> None:
+def test_bad_options_are_refused_before_any_work(clf, monkeypatch, method, options, words):
     monkeypatch.setattr(clf.encoder, "forward", None)
     with pytest.raises(InputError, match=words):
         lrp.attribute(clf, TEXTS[0], method=method, **options)

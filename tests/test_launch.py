@@ -75,9 +75,8 @@ def test_every_notebook_gets_the_cell_once_and_loses_nothing(project: Path) -> N
         new = nbformat.read(path, as_version=4)
         cell, *rest = new.cells
         assert cell.id == launch.CELL and cell.metadata.tags == ["remove-cell"] and not cell.outputs
-        assert cell.source.count(ADDRESS) == 1 and [cell.source for cell in rest] == [
-            cell.source for cell in old.cells
-        ]
+        assert cell.source.count(ADDRESS) == 1
+        assert [cell.source for cell in rest] == [cell.source for cell in old.cells]
         counts = [cell.execution_count for cell in new.cells if cell.cell_type == "code"]
         assert counts == list(range(1, len(counts) + 1)), "as if it had been run from the top"
         nbformat.validate(new)

@@ -143,9 +143,8 @@ def test_masks_are_chosen_on_one_half_and_judged_on_the_other():
     for on, best, chosen, judged in (("first half", 1, 0.5, 0.1), ("second half", 2, 0.4, 0.0)):
         row = {choice["choice"]: choice for choice in game_of(rows).choices(chosen_on=on)}
         assert row["best of all"]["mask"] == best and row["best of all"]["gap"].mean == 0
-        assert row["best of all"]["chosen"].mean == pytest.approx(chosen) and row["best of all"][
-            "judged"
-        ].mean == pytest.approx(judged)
+        assert row["best of all"]["chosen"].mean == pytest.approx(chosen)
+        assert row["best of all"]["judged"].mean == pytest.approx(judged)
         assert row["best of all"]["judged"].n == 10
         assert row["AttnLRP"]["mask"] == 0 and row["CP-LRP"]["mask"] == 3
         assert row["AttnLRP"]["gap"].mean == pytest.approx(judged)

@@ -24,9 +24,8 @@ def test_the_words_are_what_attribute_gives(clf: Any, method: str) -> None:
     (record,) = lrp.attribute(clf, TEXT, method=method)
     np.testing.assert_allclose(flow.scores[-1], record.scores, rtol=1e-5, atol=1e-6)
     assert flow.tokens == record.tokens and flow.target == record.target
-    assert flow.levels[0] == f"output of layer {layers}" and len(flow.levels) == layers + 2 == len(
-        flow.scores
-    )
+    assert flow.levels[0] == f"output of layer {layers}"
+    assert len(flow.levels) == layers + 2 == len(flow.scores)
 
 
 def test_the_top_is_the_first_token_alone(clf: Any) -> None:

@@ -119,17 +119,12 @@ def by_gradient(net: LinearAttention, x: Tensor, target: int, shares: Sequence[f
 
 class TestTheFunction:
     @pytest.mark.parametrize(("bias", "position", "readout"), VARIANTS)
-    def test_left_and_right_agree_in_output_and_differ_in_relevance(
-        self, bias: bool, position: bool, readout: str
-    ) -> None:
+    def test_left_and_right_agree_in_output_and_differ_in_relevance(self, bias, position, readout):
         net, x = tiny(bias=bias, position_embedding=position, readout=readout), pictures(5)
         sibling = net.sibling()
         assert torch.allclose(net(x), sibling(x), rtol=1e-12, atol=1e-12)
-        assert (
-            sibling.query.weight is net.query.weight
-            and sibling.association == "right"
-            and net.association == "left"
-        )
+        assert sibling.query.weight is net.query.weight and sibling.association == "right"
+        assert net.association == "left"
         apart = (net.relevance(x, 1) - sibling.relevance(x, 1)).abs().max() / net.relevance(x, 1).abs().max()
         assert apart > 1e-2
 
@@ -163,9 +158,7 @@ class TestTheFunction:
 class TestTraining:
     @pytest.mark.parametrize("options", [{}, {"embedding": True}, {"scaled": False}])
     @pytest.mark.parametrize(("bias", "position", "readout"), VARIANTS)
-    def test_trains_the_function_of_the_forward_pass(
-        self, bias: bool, position: bool, readout: str, options: dict[str, bool]
-    ) -> None:
+    def test_trains_the_function_of_the_forward_pass(self, bias, position, readout, options):
         """Logits and every gradient, to rounding: the factored form is another order of the same sums."""
         net, x = tiny(bias=bias, position_embedding=position, readout=readout, **options), pictures(5)
         weight = pictures(5, tokens=net.classes, seed=1)
@@ -194,9 +187,7 @@ class TestRelevance:
     @pytest.mark.parametrize("eps", [0.0, 0.05])
     @pytest.mark.parametrize("association", ASSOCIATIONS)
     @pytest.mark.parametrize(("bias", "position", "readout"), VARIANTS)
-    def test_equals_the_literal_equations(
-        self, bias: bool, position: bool, readout: str, association: str, eps: float
-    ) -> None:
+    def test_equals_the_literal_equations(self, bias, position, readout, association, eps):
         net, x = tiny(association, bias=bias, position_embedding=position, readout=readout), pictures()
         ours = net.relevance_parts(x, [2, 0], epsilon=eps)
         for k, target in enumerate((2, 0)):
@@ -211,9 +202,7 @@ class TestRelevance:
     @pytest.mark.parametrize(
         ("position", "embedding"), [(False, True), (True, False), (True, True), (False, False)]
     )
-    def test_so_do_the_other_variants_of_the_paper(
-        self, position: bool, embedding: bool, scaled: bool, association: str, eps: float
-    ) -> None:
+    def test_so_do_the_other_variants_of_the_paper(self, position, embedding, scaled, association, eps):
         net = tiny(association, bias=True, position_embedding=position, embedding=embedding, scaled=scaled)
         assert (net.embed is not None, net.position is not None) == (embedding, position)
         x = pictures()
@@ -236,9 +225,7 @@ class TestRelevance:
 
     @pytest.mark.parametrize("association", ASSOCIATIONS)
     @pytest.mark.parametrize(("bias", "position", "readout"), VARIANTS)
-    def test_shares_are_a_modified_gradient(
-        self, bias: bool, position: bool, readout: str, association: str
-    ) -> None:
+    def test_shares_are_a_modified_gradient(self, bias, position, readout, association):
         net, x = tiny(association, bias=bias, position_embedding=position, readout=readout), pictures()
         for shares in [
             SHARES[association],
@@ -260,9 +247,7 @@ class TestRelevance:
         st.integers(0, 50),
         st.sampled_from(VARIANTS),
     )
-    def test_every_point_of_the_simplex_is_a_mixture_and_ignores_the_grouping(
-        self, amounts: tuple[float, ...], seed: int, variant: tuple[bool, bool, str]
-    ) -> None:
+    def test_every_point_of_the_simplex_is_a_mixture_and_ignores_the_grouping(self, amounts, seed, variant):
         shares = [a / sum(amounts) for a in amounts]
         bias, position, readout = variant
         net, x = tiny(seed=seed, bias=bias, position_embedding=position, readout=readout), pictures(seed=seed)
@@ -272,9 +257,7 @@ class TestRelevance:
             torch.testing.assert_close(grouped.relevance(x, 1, shares=shares), mixed, rtol=1e-9, atol=1e-9)
 
     @given(st.integers(0, 1000), st.sampled_from(VARIANTS))
-    def test_flat_shares_do_not_change_under_regrouping_or_batching(
-        self, seed: int, variant: tuple[bool, bool, str]
-    ) -> None:
+    def test_flat_shares_do_not_change_under_regrouping_or_batching(self, seed, variant):
         bias, position, readout = variant
         net, x = (
             tiny(seed=seed, bias=bias, position_embedding=position, readout=readout),
@@ -300,9 +283,7 @@ class TestRelevance:
 
     @pytest.mark.parametrize("readout", READOUTS)
     @pytest.mark.parametrize("association", ASSOCIATIONS)
-    def test_relevance_sums_to_the_logit_where_nothing_absorbs_it(
-        self, association: str, readout: str
-    ) -> None:
+    def test_relevance_sums_to_the_logit_where_nothing_absorbs_it(self, association, readout):
         x = pictures()
         net = tiny(association, readout=readout)
         torch.testing.assert_close(net.relevance(x, 1).sum(1), net(x)[:, 1], rtol=1e-10, atol=1e-12)
@@ -341,9 +322,8 @@ class TestMethods:
             slow, self.scores(net, x, "lrp", shares="flat", target=1), rtol=1e-12, atol=1e-13
         )
         np.testing.assert_allclose(self.scores(net, x, "gradient-x-input") / 3, flat, rtol=1e-12, atol=1e-13)
-        np.testing.assert_allclose(
-            self.scores(net, x, "ig", n_steps=4), flat, rtol=1e-6, atol=1e-8
-        )  # captum's weights are float32
+        # captum's weights are float32
+        np.testing.assert_allclose(self.scores(net, x, "ig", n_steps=4), flat, rtol=1e-6, atol=1e-8)
 
     def test_the_identity_needs_a_homogeneous_function(self) -> None:
         net, x = tiny(bias=True), pictures(5)

@@ -68,10 +68,8 @@ def test_the_columns_of_both_platforms(course: Path, capsys: pytest.CaptureFixtu
     assert canvas[0] == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "one"]
     assert canvas[1] == ["    Points Possible", "", "", "", "", "2"]
     assert canvas[3] == ["O, Neil, Bob", "", "", "bob", "", "0.5"] and canvas[5][0] == "dan"
-    assert {len(row) for row in canvas} == {6} and {path.name for path in write(course)} == {
-        "moodle.csv",
-        "canvas.csv",
-    }
+    assert {len(row) for row in canvas} == {6}
+    assert {path.name for path in write(course)} == {"moodle.csv", "canvas.csv"}
 
 
 def test_a_folder_without_marks_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

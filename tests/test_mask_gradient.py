@@ -85,9 +85,8 @@ def test_a_group_for_each_token_and_many_nodes_give_loo(family_clf: Classifier) 
         records = lrp.attribute(family_clf, texts, method="mask-gradient", groups="all", nodes=nodes)
         errors.append(max(np.abs(a.scores - b.scores).max() for a, b in zip(records, loo, strict=True)))
     assert min(errors[:2]) > errors[2] > errors[3]
-    kinked = (
-        family_clf.encoder.family == "distilbert"
-    )  # its classifier has a ReLU: no quadrature is fast across a kink
+    # its classifier has a ReLU: no quadrature is fast across a kink
+    kinked = family_clf.encoder.family == "distilbert"
     assert errors[3] < (1e-2 if kinked else 1e-8) * max(np.abs(b.scores).max() for b in loo)
 
 
@@ -139,9 +138,8 @@ def test_nodes_that_nobody_named(clf: Classifier, groups: Any, nodes: list[float
         lrp.attribute(clf, TEXTS[1], method="mask-gradient", groups=groups, **options)
         for options in ({}, {"nodes": nodes})
     )
-    assert unnamed.choices["nodes"] == pytest.approx(tuple(nodes)) and np.allclose(
-        unnamed.scores, named.scores, atol=1e-12
-    )
+    assert unnamed.choices["nodes"] == pytest.approx(tuple(nodes))
+    assert np.allclose(unnamed.scores, named.scores, atol=1e-12)
 
 
 def test_a_fused_projection_of_queries_keys_and_values_changes_nothing(clf: Classifier) -> None:
@@ -232,11 +230,8 @@ def test_every_token_is_read_on_its_own_path() -> None:
 def test_groups_keep_neighbours_apart_or_are_drawn() -> None:
     assert group_of(7, 3).tolist() == [0, 1, 2, 0, 1, 2, 0]
     drawn = group_of(7, 3, seed=1)
-    assert (
-        sorted(drawn) == sorted(group_of(7, 3))
-        and np.array_equal(drawn, group_of(7, 3, seed=1))
-        and not np.array_equal(drawn, group_of(7, 3))
-    )
+    assert sorted(drawn) == sorted(group_of(7, 3)) and np.array_equal(drawn, group_of(7, 3, seed=1))
+    assert not np.array_equal(drawn, group_of(7, 3))
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xarray as xr
-from lrp_book.ch07_remedy import (
-    difference_table,
-    dominated,
-    frontier,
-    of_each,
-    perturbation_table,
-    speedup,
-)
+from lrp_book.ch07_remedy import difference_table, dominated, frontier, of_each, perturbation_table, speedup
 from tiny_models import TEXTS, build, pre_norm, reviews
 
 from lrp_companion.attribution import SITES, Attribution, scores_at
@@ -102,10 +95,8 @@ class TestNames:
     @pytest.mark.parametrize("name", CALLS)
     def test_a_name_is_a_method_and_its_options(self, name):
         method, options = method_call(name)
-        assert (
-            method == CALLS[name][0]
-            and {**({"n_steps": 2} if name == "ig" else {}), **options} == CALLS[name][1]
-        )
+        assert method == CALLS[name][0]
+        assert {**({"n_steps": 2} if name == "ig" else {}), **options} == CALLS[name][1]
 
     def test_values_keep_their_kinds(self):
         _, options = method_call("mask-gradient:groups=all:nodes=0+0.5+1:seed=3")
@@ -200,11 +191,8 @@ class TestColumns:
                 np.testing.assert_allclose(
                     values, overlap[k], rtol=1e-6, err_msg=f"{name} {site} {tokens} {k}"
                 )
-        assert (
-            np.isnan(whole.overlap("attnlrp", k=5)).any()
-            and whole.error("loo").max() == 0
-            and (whole.overlap("loo", k=1) == 1).all()
-        )
+        assert np.isnan(whole.overlap("attnlrp", k=5)).any() and whole.error("loo").max() == 0
+        assert (whole.overlap("loo", k=1) == 1).all()
         assert np.nanmin(whole.error("attnlrp")) > 0 and np.nanmin(whole.overlap("rollout", k=1)) == 0
 
     def test_passes_are_what_a_text_costs(self, whole, records):

@@ -9,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -77,11 +76,8 @@ def test_the_command_asks_nothing_and_runs_nothing(copy: Path) -> None:
     done = subprocess.run(
         given, input="y\n" * 100, capture_output=True, text=True, timeout=120, env=os.environ
     )
-    assert (
-        done.returncode == 2
-        and len(done.stderr.splitlines()) == 1
-        and "[y/N]" not in done.stdout + done.stderr
-    )
+    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert "[y/N]" not in done.stdout + done.stderr
     assert not trace.exists()
 
 
@@ -205,9 +201,7 @@ def taken_from(folder: Path, out: Path) -> TextJobs:
 
 
 @pytest.mark.parametrize(("change", "name"), CHANGES)
-def test_a_run_does_not_go_on_with_another_model(
-    copy: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Callable[[Path], None], name: str
-) -> None:
+def test_a_run_does_not_go_on_with_another_model(copy, tmp_path, capsys, change, name):
     assert run(copy, tmp_path / "run", 2) == 0
     before = repr(read_folder(tmp_path / "run"))
     change(copy)
@@ -220,14 +214,7 @@ def test_a_run_does_not_go_on_with_another_model(
 
 @pytest.mark.parametrize("recorded", [True, False])
 @pytest.mark.parametrize(("change", "name"), CHANGES)
-def test_loo_of_another_model_is_refused(
-    copy: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    change: Callable[[Path], None],
-    name: str,
-    recorded: bool,
-) -> None:
+def test_loo_of_another_model_is_refused(copy, tmp_path, monkeypatch, change, name, recorded):
     """Also where the other run does not say what its tokenizer and configuration were: its logits do."""
     assert run(copy, tmp_path / "run", 2) == 0
     if not recorded:
@@ -239,9 +226,7 @@ def test_loo_of_another_model_is_refused(
         taken_from(copy, tmp_path / "run")
 
 
-def test_an_older_run_gives_its_loo_where_the_logits_agree(
-    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_older_run_gives_its_loo_where_the_logits_agree(copy, tmp_path, monkeypatch):
     assert run(copy, tmp_path / "run", 2) == 0
     older(monkeypatch, tmp_path / "run")
     jobs = taken_from(copy, tmp_path / "run")
@@ -257,7 +242,5 @@ def test_fingerprints_name_what_scores_depend_on(model_folder, tmp_path: Path) -
     tokenizer.save_pretrained(tmp_path / "half")
     edit(tmp_path / "half" / "config.json", transformers_version="0.0.0")
     half = load_classifier(tmp_path / "half").card
-    assert (half.tokenizer, half.config) == (
-        card.tokenizer,
-        card.config,
-    ) and half.fingerprint != card.fingerprint
+    assert (half.tokenizer, half.config) == (card.tokenizer, card.config)
+    assert half.fingerprint != card.fingerprint

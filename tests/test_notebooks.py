@@ -102,9 +102,7 @@ def change(notebook: Path, *sources: str) -> None:
     nbformat.write(content, notebook)
 
 
-def test_execute_runs_with_parameters_and_uses_an_unchanged_result_again(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_execute_runs_with_parameters_and_uses_an_unchanged_result_again(project, monkeypatch):
     monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
     notebook, output = project / "notebooks" / "tiny.ipynb", project / "out" / "tiny.ipynb"
     before = notebook.read_bytes()
@@ -140,9 +138,7 @@ def test_refresh_of_one_notebook_leaves_the_others(project: Path, monkeypatch: p
         build.refresh(project, "none.ipynb")
 
 
-def test_notebooks_run_side_by_side_and_a_failure_stops_what_has_not_begun(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_notebooks_run_side_by_side_and_a_failure_stops_what_has_not_begun(project, monkeypatch):
     monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
     tiny = project / "notebooks" / "tiny.ipynb"
     for name in ("a", "b", "z"):
@@ -185,9 +181,7 @@ def test_a_notebook_is_run_again_when_a_record_is_new(project: Path) -> None:
     assert build.execute(notebook, output, cwd=project) and not build.execute(notebook, output, cwd=project)
 
 
-def test_a_run_on_data_from_outside_is_never_used_again(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_on_data_from_outside_is_never_used_again(project, monkeypatch):
     monkeypatch.setenv("LRP_COMPANION_DATA", "elsewhere")
     notebook, output = project / "notebooks" / "tiny.ipynb", project / "out" / "tiny.ipynb"
     assert build.execute(notebook, output, cwd=project) and build.execute(notebook, output, cwd=project)
@@ -233,9 +227,7 @@ def test_build_fails_on_a_warning(project: Path, fault: str, capfd: pytest.Captu
     assert ("nowhere" if "page" in fault else "stderr") in capfd.readouterr().err
 
 
-def test_command_says_what_is_wrong_in_one_line(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_says_what_is_wrong_in_one_line(project, monkeypatch, capsys):
     monkeypatch.setattr(build, "ROOT", project)
     assert build.main(["build", "--parameter", "limt", "3"]) == 2
     assert (

@@ -25,9 +25,8 @@ def test_the_page_shows_the_recorded_accuracies():
     assert {(model, SPLITS[split]) for model, split, *_ in shown} == recorded and recorded
     for model, split, accuracy, error, part, whole in shown:
         row = json.loads((ROOT / "results" / "training" / model / "accuracy.json").read_text())[SPLITS[split]]
-        assert float(accuracy) == round(row["accuracy"], 4) and float(error) == round(
-            row["standard_error"], 4
-        )
+        assert float(accuracy) == round(row["accuracy"], 4)
+        assert float(error) == round(row["standard_error"], 4)
         assert int(whole.replace(",", "")) == row["of"]
         assert row["n"] == row["of"] if part == "all" else int(part.split()[0].replace(",", "")) == row["n"]
 
@@ -36,9 +35,8 @@ def test_the_page_shows_the_recorded_accuracies():
 def test_recorded_accuracies_follow_from_their_counts(path):
     for row in json.loads(path.read_text()).values():
         p = row["right"] / row["n"]
-        assert row["accuracy"] == round(p, 4) and row["standard_error"] == round(
-            math.sqrt(p * (1 - p) / row["n"]), 4
-        )
+        assert row["accuracy"] == round(p, 4)
+        assert row["standard_error"] == round(math.sqrt(p * (1 - p) / row["n"]), 4)
 
 
 def test_the_model_card_shows_the_recorded_accuracies():
@@ -50,8 +48,5 @@ def test_the_model_card_shows_the_recorded_accuracies():
 
 def test_weight_files_stay_small():
     files = list((ROOT / "lrp_companion" / "embedded").rglob("*.safetensors"))
-    assert (
-        files
-        and all(path.stat().st_size < 50_000_000 for path in files)
-        and sum(path.stat().st_size for path in files) < 115_000_000
-    )
+    assert files and all(path.stat().st_size < 50_000_000 for path in files)
+    assert sum(path.stat().st_size for path in files) < 115_000_000

@@ -55,9 +55,7 @@ def write(folder: Path, kind: str, labels: tuple = NAMES, *, name: str = "mine")
     ],
     ids=["names", "numbers", "names, some without", "numbers, some without"],
 )
-def test_a_file_of_every_kind(
-    tmp_path: Path, kind: str, labels: tuple, numbers: list[int], names: tuple[str, ...]
-) -> None:
+def test_a_file_of_every_kind(tmp_path, kind, labels, numbers, names):
     data = load_dataset(write(tmp_path, kind, labels), **COLUMNS)
     assert data.texts == TEXTS and data.labels.tolist() == numbers and data.label_names == names
     assert (data.name, data.split, data.source) == ("mine", "", "file")
@@ -143,9 +141,7 @@ def test_folders_and_their_splits(tmp_path: Path) -> None:
         ("x.csv", "review,verdict\nGood,1\n", {"text": "review", "limit": 2}, "limit 2"),
     ],
 )
-def test_what_cannot_be_read_is_one_line(
-    tmp_path: Path, file: str, content: str, asked: dict[str, Any], words: str
-) -> None:
+def test_what_cannot_be_read_is_one_line(tmp_path, file, content, asked, words):
     (tmp_path / file).write_text(content)
     with pytest.raises(CompanionError) as caught:
         load_dataset(tmp_path / file, **asked)
@@ -201,9 +197,7 @@ def labelled(labels: list[int], names: tuple[str, ...] = ()) -> Dataset:
         ([0, 1], ("False", "True"), ("true", "false"), [1, 0]),
     ],
 )
-def test_labels_become_the_models_classes(
-    labels: list[int], names: tuple[str, ...], classes: tuple[str, ...], expected: list[int] | None
-) -> None:
+def test_labels_become_the_models_classes(labels, names, classes, expected):
     if expected is None:
         with pytest.raises(InputError, match="rename the labels"):
             labelled(labels, names).for_classes(classes)
@@ -283,9 +277,7 @@ def test_quotes_in_a_tsv_file_are_text(tmp_path: Path, between: str, encoding: s
 
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
 @pytest.mark.parametrize("between", ["\n", "\r\n"])
-def test_a_tsv_file_that_a_writer_quoted_is_read_as_quoted(
-    tmp_path: Path, quoting: int, between: str
-) -> None:
+def test_a_tsv_file_that_a_writer_quoted_is_read_as_quoted(tmp_path, quoting, between):
     file = tmp_path / "x.tsv"
     some = (*QUOTES[:-3], QUOTES[-1], "two\nlines", "a\ttab", 'a "line\n end"', "a return\rin it")
     for texts in (some, *zip(some[:-1], some[1:], strict=True), *((text,) for text in some)):
@@ -298,9 +290,7 @@ def test_a_tsv_file_that_a_writer_quoted_is_read_as_quoted(
 
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
 @pytest.mark.parametrize("text", ["1.\tgood\n2. bad", 'a\t"b"\nc', "a, b\tc\nd\te\nf"])
-def test_a_quoted_text_with_tabs_and_as_many_line_ends_is_one_text(
-    tmp_path: Path, quoting: int, text: str
-) -> None:
+def test_a_quoted_text_with_tabs_and_as_many_line_ends_is_one_text(tmp_path, quoting, text):
     file = tmp_path / "x.tsv"
     rows = [("id", "text", "y"), (1, text.replace("\n", "\t\n"), 1), (2, "fine", 0)]
     for table in (rows, [row[1:] for row in [rows[0], (1, text, 1), rows[2]]]):
@@ -365,9 +355,7 @@ def json_lines(folder: Path, *labels: str, name: str = "x.jsonl") -> Path:
         (("1.0", "0", "NaN"), [1, 0, -1], ()),
     ],
 )
-def test_labels_of_json_lines_are_kept_as_they_are(
-    tmp_path: Path, labels: tuple[str, ...], numbers: list[int], names: tuple[str, ...] | None
-) -> None:
+def test_labels_of_json_lines_are_kept_as_they_are(tmp_path, labels, numbers, names):
     data = load_dataset(json_lines(tmp_path, *labels), text="text", label="y")
     expected = tuple(sorted(set(labels) - {"null"})) if names is None else names
     assert data.labels.tolist() == numbers and data.label_names == expected
@@ -398,9 +386,7 @@ def test_json_lines_that_are_no_rows_are_one_line(tmp_path: Path, line: str) -> 
         ([0, 1, 2], ("-1", "0", "1"), ("negative", "positive")),
     ],
 )
-def test_a_sample_never_reads_labels_as_other_classes_than_all_data(
-    labels: list[int], names: tuple[str, ...], classes: tuple[str, ...]
-) -> None:
+def test_a_sample_never_reads_labels_as_other_classes_than_all_data(labels, names, classes):
     whole = labelled(labels, names)
     parts = [whole.take(1, seed=seed) for seed in range(8)] + [whole.where(label=k) for k in labels]
     for part in (whole, *parts, whole.take(2).take(1), whole.longest(1)):

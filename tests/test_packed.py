@@ -96,11 +96,8 @@ def test_the_last_layer_runs_for_the_first_token_only(clf: Classifier) -> None:
         for hook in hooks:
             hook.remove()
     rows = len(text)
-    assert seen == {
-        "query": rows,
-        "key": rows * (rows - 1) + 1,
-        "up": rows,
-    }  # the first token stays where it is hidden
+    # the first token stays where it is hidden
+    assert seen == {"query": rows, "key": rows * (rows - 1) + 1, "up": rows}
 
 
 @pytest.mark.parametrize("keep", [np.ones(3, bool), np.zeros(7, bool)])
@@ -120,9 +117,7 @@ def long_text(clf: Classifier, tokens: int) -> list[int]:
 
 @pytest.mark.parametrize("removal", ["attention-mask", "pad-token", "delete"])
 @pytest.mark.parametrize("family", [*CAUSAL, "longrope", "dynamic"])
-def test_what_comes_before_a_change_is_run_once(
-    family: str, removal: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_comes_before_a_change_is_run_once(family, removal, monkeypatch):
     """LOO, spans, the subsets of Shapley values and of curves, and several places, as when run whole."""
     from lrp_companion.methods import perturbation
 

@@ -67,9 +67,7 @@ def padded(clf: Classifier, side: str) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_logits_equal_the_transformers_network(
-    clf: Classifier, side: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logits_equal_the_transformers_network(clf, side, monkeypatch):
     if side == "left" and clf.encoder.wiring.readout == "first":
         return  # the first token would be padding
     ids, mask = padded(clf, side)
@@ -144,9 +142,7 @@ def as_its_network(network: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("name", ENTRIES)
 @pytest.mark.parametrize("family", PRE_NORM)
-def test_a_wiring_applies_what_its_network_applies(
-    family: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wiring_applies_what_its_network_applies(family, name, monkeypatch):
     for task in TASKS if family not in ("modernbert", "gemma3_text") else TASKS[:1]:
         kind = "LMHeadModel" if family == "gpt2" and task == "ForCausalLM" else task
         network, tokenizer = pre_norm(family, layers=3, labels=3, task=kind, **{name: ENTRIES[name]})
@@ -158,9 +154,7 @@ def test_a_wiring_applies_what_its_network_applies(
 
 
 @pytest.mark.parametrize(("family", "entries"), TOGETHER, ids=str)
-def test_windows_are_those_of_the_network(
-    family: str, entries: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_windows_are_those_of_the_network(family, entries, monkeypatch):
     as_its_network(*pre_norm(family, layers=3, labels=3, **entries), monkeypatch)
 
 
@@ -214,9 +208,7 @@ def test_what_a_network_cannot_mean_is_refused(family: str, entries: dict[str, A
 
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("bypass", MASKS, ids=str)
-def test_relevance_equals_the_gradient_of_the_network_with_detached_parts(
-    clf: Classifier, bypass: tuple[int, ...], gate: str
-) -> None:
+def test_relevance_equals_the_gradient_of_the_network_with_detached_parts(clf, bypass, gate):
     if not clf.encoder.wiring.gated and gate != "uniform":
         with pytest.raises(InputError, match="whose MLPs have no gate"):
             lrp.attribute(clf, TEXT, method="lrp", gate=gate)
@@ -233,9 +225,7 @@ def test_relevance_equals_the_gradient_of_the_network_with_detached_parts(
 @pytest.mark.parametrize("eps", [0.0, 0.05])
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("bypass", MASKS[:2], ids=str)
-def test_relevance_equals_the_equations_contribution_by_contribution(
-    clf: Classifier, bypass: tuple[int, ...], gate: str, eps: float
-) -> None:
+def test_relevance_equals_the_equations_contribution_by_contribution(clf, bypass, gate, eps):
     if not clf.encoder.wiring.gated and gate != "uniform":
         return
     (record,) = lrp.attribute(clf, "a film of", method="lrp", bypass=bypass, gate=gate, epsilon=eps, target=1)
@@ -267,9 +257,7 @@ def test_batches_padding_and_order_change_nothing(clf: Classifier) -> None:
             np.testing.assert_allclose(record.scores, alone.scores, rtol=0, atol=1e-9)
 
 
-def test_loo_equals_one_call_of_the_network_per_token(
-    clf: Classifier, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_loo_equals_one_call_of_the_network_per_token(clf, monkeypatch):
     """Of the first token of a causal network transformers gives NaN: its own row may attend to nothing."""
     clf.network.set_attn_implementation("eager")
     (text,) = clf.encode(TEXT)

@@ -23,12 +23,8 @@ def test_a_folder_in_the_hubs_format(model_folder, family: str) -> None:
     assert (card.source, card.family, card.dtype) == ("folder", family, "float32")
     assert (card.layers, card.heads, card.hidden, card.max_tokens) == (2, 2, 16, 32)
     assert card.labels == ("negative", "positive") and card.name == folder.name and len(card.fingerprint) >= 8
-    assert (
-        clf.labels == card.labels
-        and clf.max_tokens == 32
-        and clf.dtype == torch.float32
-        and clf.device.type == "cpu"
-    )
+    assert clf.labels == card.labels and clf.max_tokens == 32 and clf.dtype == torch.float32
+    assert clf.device.type == "cpu"
     assert (clf.pad_id, clf.mask_id) == (clf.tokenizer.pad_token_id, clf.tokenizer.mask_token_id)
     network, _ = build(family)
     texts = clf.encode(list(TEXTS))
@@ -139,9 +135,8 @@ def test_random_state_is_not_touched(model_folder) -> None:
 def test_an_embedded_model_is_a_plain_classifier_of_the_hubs_format(name: str) -> None:
     clf = load_classifier(name)
     assert clf.card.source == "embedded" and clf.card.name == name
-    folder = Path(
-        transformers.__file__
-    ).parent  # any reader of the format opens it: transformers, without this package
+    # any reader of the format opens it: transformers, without this package
+    folder = Path(transformers.__file__).parent
     assert folder.is_dir()
     from lrp_companion.loading.classifier import EMBEDDED_FOLDER
 

@@ -132,9 +132,7 @@ class TestIdentities:
         assert product.loo() == (product.value,) * len(values)
 
     @given(FACTORS, st.data())
-    def test_every_grouping_conserves_and_none_changes_value_loo_or_shapley(
-        self, values: list[Fraction], data: st.DataObject
-    ) -> None:
+    def test_every_grouping_conserves_and_none_changes_value_loo_or_shapley(self, values, data):
         tree = data.draw(st.sampled_from(list(all_groupings(len(values)))))
         grouped, flat = Product(values, tree), Product(values)
         assert grouped.value == flat.value

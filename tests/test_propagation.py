@@ -86,9 +86,7 @@ def test_equals_the_modified_gradient(family: str, bypass: tuple[int, ...]) -> N
     ],
     ids=str,
 )
-def test_equals_the_equations_on_relevance_itself(
-    family: str, bypass: tuple[int, ...], activation: str, eps: float
-) -> None:
+def test_equals_the_equations_on_relevance_itself(family, bypass, activation, eps):
     """Oracle 3: no gradient, no g; Eq. (1), (3), (4), (5) with the stabiliser wherever the paper puts it."""
     model, rows = network(family, activation=activation)
     ids = rows[0]
@@ -129,9 +127,7 @@ def test_without_constants_cp_lrp_sums_to_the_logit_and_attnlrp_does_not(family:
     st.sampled_from([0.0, 0.1]),
     st.sampled_from(BERT_LIKE),
 )
-def test_padding_and_order_change_nothing(
-    order: list[int], count: int, bypass: tuple[int, ...], eps: float, family: str
-) -> None:
+def test_padding_and_order_change_nothing(order, count, bypass, eps, family):
     """Oracle 4: alone or beside longer texts, in any order; padded positions score exactly 0."""
     model, rows = network(family)
     chosen = [rows[i] for i in order[:count]]
@@ -263,9 +259,8 @@ def test_an_activation_exactly_at_zero_takes_the_limit() -> None:
     inner = model.bert.encoder.layer[0].intermediate.dense
     with torch.no_grad():
         hidden = Encoder(model).forward(*pad(rows, 0, CPU)).layers[0].attention_norm.y[0, 2]
-        inner.weight[0] = torch.eye(len(hidden), dtype=torch.float64)[
-            0
-        ]  # z = x_0 + bias: exact whatever the order of summing
+        # z = x_0 + bias: exact whatever the order of summing
+        inner.weight[0] = torch.eye(len(hidden), dtype=torch.float64)[0]
         maps = []
         for distance in (0.0, 1e-9):
             inner.bias[0] = distance - hidden[0]

@@ -121,9 +121,8 @@ def test_draws_are_those_of_bootstrap_mean_and_undefined_values_are_counted():
     values[1:, 2] = np.nan
     mean, draws, defined = resampled(values)
     interval = bootstrap_mean(values[:, 0])
-    assert mean[0] == pytest.approx(interval.mean) and np.quantile(
-        draws[:, 0], [0.025, 0.975]
-    ) == pytest.approx([interval.low, interval.high])
+    assert mean[0] == pytest.approx(interval.mean)
+    assert np.quantile(draws[:, 0], [0.025, 0.975]) == pytest.approx([interval.low, interval.high])
     assert defined.tolist() == [40, 35, 1] and mean[1] == pytest.approx(np.nanmean(values[:, 1]))
     drawn = np.random.default_rng(0).integers(0, 40, size=(10_000, 40))
     assert draws[:100, 1] == pytest.approx(np.nanmean(values[:, 1][drawn[:100]], axis=1))
@@ -147,14 +146,10 @@ def turned(tmp_path_factory: pytest.TempPathFactory) -> TextRun:
 
 def test_a_grid_holds_what_was_put_in(turned):
     run_grid = grid(turned)
-    assert (
-        run_grid.shape == (3, 2, 3, 4, 3, 3)
-        and run_grid.effects.shape == (3, 2, 2, 4, 3, 3)
-        and run_grid.title == "SST-2, 12 layers"
-    )
-    assert run_grid.cell()["difference"].mean == pytest.approx(-0.25, abs=1e-6) and run_grid.cell()[
-        "b"
-    ].mean == pytest.approx(0.75, abs=1e-6)
+    assert run_grid.shape == (3, 2, 3, 4, 3, 3) and run_grid.effects.shape == (3, 2, 2, 4, 3, 3)
+    assert run_grid.title == "SST-2, 12 layers"
+    assert run_grid.cell()["difference"].mean == pytest.approx(-0.25, abs=1e-6)
+    assert run_grid.cell()["b"].mean == pytest.approx(0.75, abs=1e-6)
     assert run_grid.cell(WITH_POSITIONS)["difference"].mean == pytest.approx(0.25, abs=1e-6)
     divided = replace(WITH_POSITIONS, map="sum-to-one")
     assert run_grid.cell(divided)["b"].mean == pytest.approx((-0.25 - 0.3 + 0.2 + 0.25) / 4, abs=1e-6)
@@ -188,10 +183,7 @@ def test_the_curve_is_sorted_and_counted(turned):
     assert (
         protocol_grid.counts(run_grid, **only)["cells"],
         protocol_grid.counts(run_grid, **only)["below"],
-    ) == (
-        2,
-        2,
-    )
+    ) == (2, 2)
     assert protocol_grid.counts(run_grid, site="word+position", tokens="all")[
         "largest"
     ].mean == pytest.approx(0.525, abs=1e-6)
@@ -200,12 +192,7 @@ def test_the_curve_is_sorted_and_counted(turned):
             protocol_grid.counts(run_grid, **wrong)
     assert [
         side_of_zero(Interval(0, low, high, 5)) for low, high in ((0.1, 1), (-1, -0.1), (-1, 1), (0.0, 1))
-    ] == [
-        "above",
-        "below",
-        "across",
-        "across",
-    ]
+    ] == ["above", "below", "across", "across"]
 
 
 def test_main_effects_are_means_over_cells(turned):
@@ -233,20 +220,16 @@ def test_undefined_maps_are_counted(tmp_path):
     assert cell["difference"].low == pytest.approx(0.25) and cell["b"].low == 0.25 and cell["b"].high == 0.5
     alone = text(tmp_path / "one", {"attnlrp": level(0.5), "cp-lrp": level(float("nan"))}, n=1)
     whole = grid(alone)
-    assert (
-        side_of_zero(whole.cell()["difference"]) == "undefined"
-        and protocol_grid.counts(whole)["undefined"] == 432
-    )
+    assert side_of_zero(whole.cell()["difference"]) == "undefined"
+    assert protocol_grid.counts(whole)["undefined"] == 432
     with pytest.raises(InputError, match="every cell defined"):
         ch06_protocol.anova(whole)
 
 
 def test_presets_that_there_are_not(tmp_path):
     same = text(tmp_path / "same", {"attnlrp": level(0.5, 0.5), "cp-lrp": level(0.6, 0.6)}, task="imdb", n=2)
-    assert (
-        protocol_grid.largest_flip(grid(same)) is None
-        and protocol_grid.nearest_to_paper([grid(same)]) is None
-    )
+    assert protocol_grid.largest_flip(grid(same)) is None
+    assert protocol_grid.nearest_to_paper([grid(same)]) is None
     assert [label for label, *_ in protocol_grid.presets([grid(same)])] == ["words only (default)"]
 
 

@@ -70,9 +70,7 @@ def test_a_network_of_another_kind_is_refused() -> None:
         load_classifier(network.bert, tokenizer)
 
 
-def test_an_adapter_without_peft_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_adapter_without_peft_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "companion"}))
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(ModelError, match="holds a PEFT adapter, and no peft; .* pip install peft"):

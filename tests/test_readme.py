@@ -27,7 +27,6 @@ def test_the_first_example_prints_what_stands_below_it():
     printed = said.getvalue()
     assert NUMBER.sub("#", printed) == NUMBER.sub("#", shown)
     numbers = [[float(number) for number in NUMBER.findall(text)] for text in (printed, shown)]
-    assert numbers[0] == pytest.approx(
-        numbers[1], abs=0.0101
-    )  # the last digit may round the other way on another machine
+    # the last digit may round the other way on another machine
+    assert numbers[0] == pytest.approx(numbers[1], abs=0.0101)
     assert len(numbers[0]) > 5 and all(word in code for word in ('"loo"', '"attnlrp"', '"mask-gradient"'))

@@ -144,11 +144,8 @@ def test_a_row_is_what_plain_calls_give(clf, sheet):
 def test_a_record_says_what_it_was_made_with_and_holds_no_text(clf, sheet):
     config, lengths = sheet["config"], [len(clf.encode(text)[0]) for text in long_enough(clf, 3)[:4]]
     assert (config["model"], config["weights"], config["layers"]) == (clf.card.name, clf.card.fingerprint, 3)
-    assert (
-        config["data"] == "sst2/train from embedded"
-        and config["fingerprint"] == DATA.fingerprint
-        and config["seed"] == 3
-    )
+    assert config["data"] == "sst2/train from embedded"
+    assert config["fingerprint"] == DATA.fingerprint and config["seed"] == 3
     assert config["tokens"] == {
         "mean": round(float(np.mean(lengths)), 2),
         "least": min(lengths),

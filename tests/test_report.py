@@ -26,19 +26,10 @@ from lrp_companion.cli import main
 from lrp_companion.masks import mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
-from lrp_companion.paper import (
-    claim_specs as paper_claim_specs,
-)
-from lrp_companion.paper import (
-    claims as paper_claims,
-)
-from lrp_companion.paper import (
-    printed,
-    report,
-)
-from lrp_companion.paper import (
-    tables as paper_tables,
-)
+from lrp_companion.paper import claim_specs as paper_claim_specs
+from lrp_companion.paper import claims as paper_claims
+from lrp_companion.paper import printed, report
+from lrp_companion.paper import tables as paper_tables
 from lrp_companion.paper.claims import Effect, claims, independent_difference, side, verdict
 from lrp_companion.paper.printed import REPORT_WIDTH
 from lrp_companion.paper.published import FINGERPRINTS, paper_table
@@ -368,11 +359,8 @@ def test_table_1_is_what_a_hand_computes(folders):
     table = {row["explainer"]: row for row in paper_tables.table1(run)}
     assert parts(table["AttnLRP"]["left-right"]) == pytest.approx(by_hand([0.725, 0.825, 0.85]), abs=1e-6)
     assert table["AttnLRP"]["left-right, nets"] == pytest.approx((0.8, 0.8), abs=1e-6)
-    assert (
-        table["AttnLRP"]["accuracy"] == pytest.approx((0.8, 0.85))
-        and table["AttnLRP"]["n"] == 3
-        and table["AttnLRP"]["nets"] == 2
-    )
+    assert table["AttnLRP"]["accuracy"] == pytest.approx((0.8, 0.85)) and table["AttnLRP"]["n"] == 3
+    assert table["AttnLRP"]["nets"] == 2
     turned = {row["explainer"]: row for row in paper_tables.table1(run, map="sum-to-one")}
     assert turned["AttnLRP"]["left-right"].mean == pytest.approx(-0.8, abs=1e-6)
 
@@ -402,10 +390,8 @@ def test_the_papers_columns_are_the_papers(sst2, folders):
     ]
     assert sorted(shown) == sorted((row["path"], row["bypass"], row["loo_r"], row["delta"]) for row in paths)
     six = load_run(folders["six"])
-    assert (
-        all(row["r, paper"] is None for row in paper_tables.tableA3(six))
-        and paper_tables.figure2(six)["paper"] is None
-    )
+    assert all(row["r, paper"] is None for row in paper_tables.tableA3(six))
+    assert paper_tables.figure2(six)["paper"] is None
     table = {row["explainer"]: row for row in paper_tables.table1(load_run(folders["mnist"]))}
     assert [table["AttnLRP"][f"{pair}, paper"] for pair in paper_tables.PAIRS] == [0.7865, -0.0698, 0.073]
     assert table["gradient x input"]["left-right, paper"] is None
@@ -444,13 +430,8 @@ def test_columns_are_drawn_as_one_column_is():
     ]
     for column, interval in zip(columns, bootstrap_columns(columns), strict=True):
         alone = bootstrap_mean(column)
-        assert parts(interval) == pytest.approx(parts(alone), abs=1e-12) and (
-            interval.n,
-            interval.undefined,
-        ) == (
-            alone.n,
-            alone.undefined,
-        )
+        assert parts(interval) == pytest.approx(parts(alone), abs=1e-12)
+        assert (interval.n, interval.undefined) == (alone.n, alone.undefined)
     assert bootstrap_columns([np.array([1.0])])[0].n == 1
 
 
@@ -479,9 +460,8 @@ def test_the_verdict_is_made_by_its_rule():
     assert verdict(effect("the other")) == verdict(effect("the other", "open")) == "contradicted"
     assert verdict([]) == "not testable here"
     two = [replace(one, rank=one.value, rank_side="the other") for one in effect("the paper's", "the other")]
-    assert (
-        verdict(two) == verdict(two[:1]) == "depends on the statistic" and verdict(two[1:]) == "contradicted"
-    )
+    assert verdict(two) == verdict(two[:1]) == "depends on the statistic"
+    assert verdict(two[1:]) == "contradicted"
     single = Effect(
         "a run", "words only (default)", "an effect", Interval(0.1, float("nan"), float("nan"), 1), "open"
     )
@@ -576,9 +556,8 @@ def test_what_a_run_lacks_is_not_testable(tmp_path, folders):
     run = load_run(text_run(tmp_path / "few", {"attnlrp": level(0.2, 0.3)}, n=2, methods=("loo", "attnlrp")))
     claim = find(claims([run]), HEADLINE)
     assert claim.verdict == "not testable here" and claim.why == "few has no method cp-lrp"
-    assert {claim.verdict for claim in claims([])} == {"not testable here"} and all(
-        claim.why for claim in claims([])
-    )
+    assert {claim.verdict for claim in claims([])} == {"not testable here"}
+    assert all(claim.why for claim in claims([]))
     assert find(claims([run]), "on IMDB, IG").why == "no run of imdb here"
 
 
@@ -633,9 +612,8 @@ def test_what_was_not_run_is_estimated_from_its_arithmetic(folders):
     run = load_run(folders["sst2"])
     assert isinstance(run, TextRun)
     (sst, imdb) = paper_tables.not_run([run])
-    forward = [
-        24 * 12 * 768**2 + 12 * 4 * t * 768 for t in run.example_column("tokens")
-    ]  # of one token, by its text's length
+    # of one token, by its text's length
+    forward = [24 * 12 * 768**2 + 12 * 4 * t * 768 for t in run.example_column("tokens")]
     config = run.manifest["config"]
     steps = [2 * t / config["chunk"] for t in run.example_column("tokens")]
     tokens = [
@@ -644,13 +622,11 @@ def test_what_was_not_run_is_estimated_from_its_arithmetic(folders):
         for t, s in zip(run.example_column("tokens"), steps, strict=True)
     ]
     assert sst["operations"] == pytest.approx(np.mean(np.multiply(tokens, forward)))
-    assert sst["from run"] == "sst2-made-up" and sst["hours"] == pytest.approx(
-        sst["operations"] * 872 / 3.6e16
-    )
+    assert sst["from run"] == "sst2-made-up"
+    assert sst["hours"] == pytest.approx(sst["operations"] * 872 / 3.6e16)
     assert imdb["command"].startswith("lrp-companion run imdb --model fabriceyhc/") and imdb["hours"] is None
-    assert "assumed" in report_tables.not_run_table([run]).caption and "hours" not in repr(
-        report_tables.not_run_table([])
-    )
+    assert "assumed" in report_tables.not_run_table([run]).caption
+    assert "hours" not in repr(report_tables.not_run_table([]))
 
 
 def test_a_time_that_is_not_known_is_not_made_up(folders, tmp_path):
@@ -663,9 +639,8 @@ def test_a_time_that_is_not_known_is_not_made_up(folders, tmp_path):
     manifest["sessions"][-1] |= {"seconds": 3.0, "stopped by": "a kill; its end is that of its last rows"}
     (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
     killed = load_run(tmp_path / "run")
-    assert (
-        killed.seconds == 63 and paper_tables.ran([killed])[0]["minutes"] is None
-    )  # nobody knows if it was at work
+    # nobody knows if it was at work
+    assert killed.seconds == 63 and paper_tables.ran([killed])[0]["minutes"] is None
     assert paper_tables.ran([load_run(folders["sst2"])])[0]["minutes"] == 1
 
 
@@ -693,9 +668,8 @@ def test_the_report_says_all_on_lines_a_terminal_holds(folders, tmp_path):
 def test_runs_of_one_name_are_told_apart_and_each_counts_once(folders, tmp_path):
     other = text_run(tmp_path / "sst2-made-up", {}, n=2, model="other")
     runs = paper_tables.named(load_runs([folders["sst2"], other, folders["sst2"]]))
-    assert len(runs) == 2 and [run.name for run in runs] == [
-        f"sst2-made-up ({run.manifest['key']})" for run in runs
-    ]
+    assert len(runs) == 2
+    assert [run.name for run in runs] == [f"sst2-made-up ({run.manifest['key']})" for run in runs]
 
 
 def test_command_prints_and_draws(folders, tmp_path, capsys):
@@ -706,11 +680,8 @@ def test_command_prints_and_draws(folders, tmp_path, capsys):
     printed = capsys.readouterr()
     assert printed.err == "" and "mixed: on SST, CP-LRP agrees better" in " ".join(printed.out.split())
     drawn = sorted(file.name for file in (tmp_path / "figures").iterdir())
-    assert (
-        len(drawn) == 8
-        and "figure2-sst2-made-up-words-only-default.pdf" in drawn
-        and "figure2-sst2-made-up-curves.png" in drawn
-    )
+    assert len(drawn) == 8 and "figure2-sst2-made-up-words-only-default.pdf" in drawn
+    assert "figure2-sst2-made-up-curves.png" in drawn
     for file in (tmp_path / "figures").iterdir():
         assert file.read_bytes().startswith(b"\x89PNG" if file.suffix == ".png" else b"%PDF")
 

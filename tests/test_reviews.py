@@ -30,14 +30,10 @@ def test_reviews_are_balanced_distinct_and_tagged(size: str, count: int) -> None
     assert len({r["id"] for r in reviews}) == len({r["text"].lower() for r in reviews}) == count
     for review in reviews:
         assert set(review) == {"id", "text", "label", "tags"}
-        assert (
-            review["tags"] and set(review["tags"]) <= TAGS and len(set(review["tags"])) == len(review["tags"])
-        )
-        assert (
-            review["text"] == review["text"].strip()
-            and review["text"].isascii()
-            and "  " not in review["text"]
-        )
+        assert review["tags"] and set(review["tags"]) <= TAGS
+        assert len(set(review["tags"])) == len(review["tags"])
+        assert review["text"] == review["text"].strip() and review["text"].isascii()
+        assert "  " not in review["text"]
 
 
 def test_short_reviews_have_6_to_30_words_and_every_tag_both_labels() -> None:

@@ -173,9 +173,7 @@ def test_the_softmax_rule_does_not_conserve() -> None:
 
 
 @given(sizes, sizes, sizes, seeds)
-def test_a_purely_linear_net_equals_loo_with_zeroing(
-    inputs: int, hidden: int, outputs: int, seed: int
-) -> None:
+def test_a_purely_linear_net_equals_loo_with_zeroing(inputs, hidden, outputs, seed):
     """Section 2.3: R_i = x_i W_i = f(x) - f(x with x_i = 0), biases or not, at any depth, with a residual."""
     x, w1, b1, w2, b2, w3 = draw(
         seed, (inputs,), (hidden, inputs), (hidden,), (hidden, hidden), (hidden,), (outputs, hidden)

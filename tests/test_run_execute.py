@@ -89,9 +89,8 @@ def rows(out: Path) -> dict[str, str]:
 
 def same(out: Path, whole: Path) -> None:
     manifest, known = (read_folder(path)[0] for path in (out, whole))
-    assert (
-        manifest["finished"] and manifest["key"] == known["key"] and manifest["examples"] == known["examples"]
-    )
+    assert manifest["finished"] and manifest["key"] == known["key"]
+    assert manifest["examples"] == known["examples"]
     assert rows(out) == rows(whole)
     assert {file.name for file in out.iterdir()} == {file.name for file in whole.iterdir()}
 
@@ -203,10 +202,8 @@ class TestKilled:
         ):  # the end of a killed one is that of its last rows
             assert session["start"] <= session["end"] <= after["start"] and session["seconds"] > 0
         manifest = read_folder(out)[0]
-        manifest["sessions"][0] |= {
-            "end": None,
-            "seconds": None,
-        }  # as where nobody noted it: later rows do not tell
+        # as where nobody noted it: later rows do not tell
+        manifest["sessions"][0] |= {"end": None, "seconds": None}
         (out / "manifest.json").write_text(json.dumps(manifest))
         assert main(arguments(model, out, *ALL, "--limit", str(LIMIT + 1))) == 0
         assert read_folder(out)[0]["sessions"][0]["end"] is None
@@ -314,10 +311,8 @@ class TestStopped:
             patch.setattr(TextJobs, "_masks", breaks)
             assert main(arguments(model, tmp_path, *ALL)) == 3
         assert "stopped by an error in the program (MemoryError: too much)" in one_line(capsys)
-        assert (
-            read_folder(tmp_path)[0]["sessions"][0]["stopped by"] == "MemoryError"
-            and shards(tmp_path) == 2 * LIMIT + 5
-        )
+        assert read_folder(tmp_path)[0]["sessions"][0]["stopped by"] == "MemoryError"
+        assert shards(tmp_path) == 2 * LIMIT + 5
         assert main(arguments(model, tmp_path, "--masks", "all", "--quiet", limit=2)) == 0  # a part of it
         assert not read_folder(tmp_path)[0]["finished"] and read_folder(tmp_path)[0]["examples"] == LIMIT
         assert main(arguments(model, tmp_path, *ALL)) == 0
@@ -359,10 +354,8 @@ class TestStopped:
             shard.write_bytes(shard.read_bytes()[:100])
             assert main(arguments(model, tmp_path, *ALL)) == 2
             line = one_line(capsys)
-            assert (
-                f"{shard}, which cannot be read (" in line
-                and f"remove {shard.name} and repeat the same run command" in line
-            )
+            assert f"{shard}, which cannot be read (" in line
+            assert f"remove {shard.name} and repeat the same run command" in line
             shard.unlink()
         assert main(arguments(model, tmp_path, *ALL)) == 0
         same(tmp_path, whole)
@@ -497,9 +490,8 @@ class TestProcesses:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        assert (
-            done.stdout.count("run ") == 1 and f"{LIMIT} examples" in done.stdout
-        )  # one process speaks for both
+        # one process speaks for both
+        assert done.stdout.count("run ") == 1 and f"{LIMIT} examples" in done.stdout
         same(tmp_path / "run", whole)
         assert read_folder(tmp_path / "run")[0]["sessions"][0]["processes"] == 2
 
@@ -641,9 +633,8 @@ class TestRefusals:
     def test_resume_goes_on_with_what_there_is(self, model, tmp_path, capsys):
         (tmp_path / "empty").mkdir()
         assert main(arguments(model, tmp_path / "empty", "--resume")) == 2
-        assert "leave out --resume to begin one" in one_line(capsys) and not list(
-            (tmp_path / "empty").iterdir()
-        )
+        assert "leave out --resume to begin one" in one_line(capsys)
+        assert not list((tmp_path / "empty").iterdir())
         few = ("--masks", "none", "--methods", "loo", "--quiet")
         assert main(arguments(model, tmp_path / "run", *few, limit=1)) == 0
         assert main(arguments(model, tmp_path / "run", *few, "--resume", limit=2)) == 0
@@ -729,24 +720,15 @@ class TestTelling:
             clf.card.fingerprint,
             "float64",
         )
-        assert (
-            config["methods"] == list(DEFAULT_METHODS)
-            and config["seed"] == 0
-            and "limit" not in config
-            and "masks" not in config
-        )
-        assert (
-            manifest["key"] == key_of(config)
-            and manifest["model"]["layers"] == 3
-            and manifest["examples"] == LIMIT
-        )
+        assert config["methods"] == list(DEFAULT_METHODS) and config["seed"] == 0
+        assert "limit" not in config and "masks" not in config
+        assert manifest["key"] == key_of(config) and manifest["model"]["layers"] == 3
+        assert manifest["examples"] == LIMIT
         (session,) = manifest["sessions"]
         assert set(session["versions"]) == {"python", "lrp_companion", *PACKAGES}
-        assert (
-            session["versions"]["torch"] == metadata.version("torch")
-            and session["versions"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
-            and session["hardware"]["cores"] == os.cpu_count()
-        )
+        assert session["versions"]["torch"] == metadata.version("torch")
+        assert session["versions"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
+        assert session["hardware"]["cores"] == os.cpu_count()
         assert session["end"] >= session["start"] and session["seconds"] > 0 and session["processes"] == 1
         assert session["commit"] is None or re.fullmatch(r"[0-9a-f]{12}\+?", session["commit"])
 
@@ -765,9 +747,8 @@ class TestTelling:
         given[3] = str(tmp_path / "other")
         assert main([*given, "--limit", str(LIMIT + 1), "--loo-from", str(whole)]) == 0
         data = load_dataset("sst2", source="embedded")
-        assert set(asked) == {
-            data.texts[data.order(LIMIT + 1, seed=0)[LIMIT]]
-        }  # the one text that the other run does not hold
+        # the one text that the other run does not hold
+        assert set(asked) == {data.texts[data.order(LIMIT + 1, seed=0)[LIMIT]]}
         assert rows(tmp_path / "other") == rows(tmp_path / "run")
         (manifest, tables), (known, known_tables) = (
             read_folder(path) for path in (tmp_path / "other", whole)
@@ -787,12 +768,8 @@ class TestTelling:
         assert main([*given, "--loo-from", str(whole)]) == 0
         assert rows(tmp_path / "taken") == rows(tmp_path / "run")
         full, part = load_run(whole), load_run(tmp_path / "run")
-        assert part.manifest["config"]["removals"] == ["attention-mask", "mask-token"] and part.manifest[
-            "config"
-        ]["targets"] == [
-            "logit",
-            "probability",
-        ]
+        assert part.manifest["config"]["removals"] == ["attention-mask", "mask-token"]
+        assert part.manifest["config"]["targets"] == ["logit", "probability"]
         for explanation in ("loo", "ig", "attnlrp", "gradient-x-input", [1], [2, 3]):
             for removal, target in itertools.product(
                 ("attention-mask", "mask-token"), ("logit", "margin", "probability")

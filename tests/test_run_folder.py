@@ -221,10 +221,8 @@ class TestWrites:
         assert not [name for name in names(tmp_path) if name.endswith(".part")]
         assert content(tmp_path)[:6] == expected(range(3))
         if step != "folder":
-            assert (
-                names(tmp_path) == {"manifest.json", "methods.parquet", "shards/methods-000000002.parquet"}
-                and len(before) == 3
-            )
+            assert names(tmp_path) == {"manifest.json", "methods.parquet", "shards/methods-000000002.parquet"}
+            assert len(before) == 3
         with open_folder(tmp_path, CONFIG) as folder:
             folder.add("methods", 3, some(3))
         assert content(tmp_path) == expected(range(4))
@@ -414,9 +412,8 @@ class TestSpoilt:
             except SourceError as error:
                 assert SHAPE.match(str(error)) and "methods.parquet" in str(error)
                 outcomes.append("told")
-        assert outcomes.count("wrong") <= 3 and outcomes.count("told") > 50, (
-            outcomes
-        )  # pages have checksums, the few bytes about them have not
+        # pages have checksums, the few bytes about them have not
+        assert outcomes.count("wrong") <= 3 and outcomes.count("told") > 50, outcomes
 
     @pytest.mark.parametrize(
         "raw",

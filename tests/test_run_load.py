@@ -43,9 +43,8 @@ DATA = reviews(WORDS)
 def test_rounding_keeps_signs():
     values = np.random.default_rng(0).standard_normal((50, 40)) * 10.0 ** np.arange(-20, 20)
     rounded = round_bits(values)
-    assert (np.sign(rounded) == np.sign(values)).all() and np.abs(
-        rounded / values - 1
-    ).max() <= 2.0**-13 + 1e-7
+    assert (np.sign(rounded) == np.sign(values)).all()
+    assert np.abs(rounded / values - 1).max() <= 2.0**-13 + 1e-7
     assert (round_bits(rounded) == rounded).all() and len(np.unique(np.frexp(rounded)[0])) <= 2 * (2**12 + 1)
     edge = np.array([0.0, -0.0, np.nan, np.inf, -np.inf])
     assert round_bits(edge).tobytes() == edge.astype(np.float32).tobytes()
@@ -126,10 +125,8 @@ class TestMethods:
 
     def test_long_reviews_in_chunks_of_16_under_two_removals(self, two_layers, long):
         loaded, data = long
-        assert loaded.manifest["config"]["chunk"] == 16 and loaded.manifest["axes"]["removal"] == [
-            "attention-mask",
-            "mask-token",
-        ]
+        assert loaded.manifest["config"]["chunk"] == 16
+        assert loaded.manifest["axes"]["removal"] == ["attention-mask", "mask-token"]
         slow = compared(two_layers, data.texts, "logit", ("attention-mask", "mask-token"), chunk=16)
         same_methods(loaded, slow, DEFAULT_METHODS, "logit")
         for method, name in itertools.product(DEFAULT_METHODS, ("morf", "lerf", "delta")):
@@ -139,15 +136,11 @@ class TestMethods:
 
     def test_tokens_beyond_the_model_are_cut_and_counted(self, two_layers, long, short):
         loaded, data = long
-        assert loaded.examples.tolist() == [
-            int(name[1:]) - 1 for name in data.ids
-        ]  # rows of the whole split, ascending
+        # rows of the whole split, ascending
+        assert loaded.examples.tolist() == [int(name[1:]) - 1 for name in data.ids]
         whole = [len(two_layers.tokenizer(text)["input_ids"]) for text in data.texts]
-        assert (
-            loaded.example_column("whole").tolist() == whole
-            and loaded.example_column("tokens").tolist() == [32] * 3
-            and min(whole) > 32
-        )
+        assert loaded.example_column("whole").tolist() == whole
+        assert loaded.example_column("tokens").tolist() == [32] * 3 and min(whole) > 32
         assert loaded.example_column("label").tolist() == data.labels.tolist()
         assert short.example_column("whole").tolist() == short.example_column("tokens").tolist()
 
@@ -193,9 +186,8 @@ class TestMethods:
                             method,
                             site,
                         )
-        assert np.isnan(short.negative_sum("ig", target="margin")).all() and set(
-            short.negative_sum("ig")
-        ) <= {0.0, 1.0}
+        assert np.isnan(short.negative_sum("ig", target="margin")).all()
+        assert set(short.negative_sum("ig")) <= {0.0, 1.0}
 
     def test_loo_is_kept_whole_for_every_removal_and_target(self, clf, short):
         for removal, target in itertools.product(REMOVALS, TARGET_CHOICES):
@@ -318,10 +310,8 @@ class TestSharedCurves:
             )
             assert shared.curves[name][order].logits == pytest.approx(curve.logits, abs=1e-12)
             assert shared.curves[name][order].order == order and shared.curves[name][order].chunk == chunk
-        assert (
-            shared.asked == sum(map(len, asked))
-            and shared.run == len(np.unique(np.concatenate(asked), axis=0)) < shared.asked
-        )
+        assert shared.asked == sum(map(len, asked))
+        assert shared.run == len(np.unique(np.concatenate(asked), axis=0)) < shared.asked
 
     def test_the_model_runs_each_set_of_kept_tokens_once(self, clf, monkeypatch):
         from lrp_companion.methods import perturbation
@@ -392,10 +382,8 @@ class TestReading:
 
     def test_what_a_run_says_of_itself(self, short, long):
         assert (short.task, short.layers, short.n, short.methods) == ("sst2", 3, len(WORDS), DEFAULT_METHODS)
-        assert (
-            f"n = {len(WORDS)} (run {short.manifest['key']})" in short.describe()
-            and short.model in short.describe()
-        )
+        assert f"n = {len(WORDS)} (run {short.manifest['key']})" in short.describe()
+        assert short.model in short.describe()
         assert long[0].task == "imdb" and long[0].n == 3 and long[0].seconds > 0
         killed = TextRun(
             "x", short.manifest | {"sessions": [{"seconds": None}, {"seconds": 2.5}]}, short.tables
@@ -436,10 +424,8 @@ class TestReading:
         loaded = load_run(tmp_path)
         order = DATA.order(None)
         assert loaded.examples.tolist() == sorted(order[:3]) and loaded.n == 3
-        assert (
-            not loaded.manifest["finished"]
-            and loaded.manifest["sessions"][-1]["stopped by"] == "KeyboardInterrupt"
-        )
+        assert not loaded.manifest["finished"]
+        assert loaded.manifest["sessions"][-1]["stopped by"] == "KeyboardInterrupt"
         for explanation in ("attnlrp", "loo", [2]):
             assert np.array_equal(
                 loaded.r(explanation), short.r(explanation)[loaded.examples], equal_nan=True
@@ -454,15 +440,7 @@ class TestReading:
 
     def test_several_runs_are_read_at_once(self, clf, tmp_path):
         for name, seed in (("b", 1), ("a", 2)):
-            run(
-                clf,
-                DATA,
-                tmp_path / "all" / name,
-                limit=1,
-                seed=seed,
-                methods=["loo"],
-                masks="none",
-            )
+            run(clf, DATA, tmp_path / "all" / name, limit=1, seed=seed, methods=["loo"], masks="none")
         (tmp_path / "all" / "notes").mkdir()
         assert [loaded.name for loaded in load_runs([tmp_path / "all"])] == ["a", "b"]
         assert [loaded.name for loaded in load_runs([tmp_path / "all" / "b", tmp_path / "all"])] == [
@@ -505,12 +483,8 @@ class TestMnist:
     def test_rows_are_those_of_the_invariance_table(self, tmp_path):
         loaded, test = self.run(tmp_path, limit=5, seed=2), pictures(9, 1, "test")
         chosen = sorted(test.order(5, seed=2))
-        assert (
-            loaded.seeds == [0, 1]
-            and loaded.n == 5
-            and loaded.task == "mnist"
-            and loaded.manifest["nets"] == 2
-        )
+        assert loaded.seeds == [0, 1] and loaded.n == 5 and loaded.task == "mnist"
+        assert loaded.manifest["nets"] == 2
         for seed in loaded.seeds:
             left, right = train_pair(pictures(40, 0, "train"), seed=seed, **NET_VARIANTS["plain"])
             assert (
@@ -532,9 +506,8 @@ class TestMnist:
                 )
         both = np.mean([loaded.values("AttnLRP", "gap", seed=seed) for seed in (0, 1)], axis=0)
         assert loaded.values("AttnLRP", "gap") == pytest.approx(both)
-        assert (loaded.tables["nets"]["logit_gap"].to_numpy() < 1e-12).all() and loaded.tables["nets"][
-            "tested"
-        ].to_pylist() == [9, 9]
+        assert (loaded.tables["nets"]["logit_gap"].to_numpy() < 1e-12).all()
+        assert loaded.tables["nets"]["tested"].to_pylist() == [9, 9]
         labels = loaded.tables["images"].filter(
             pa.array(np.asarray(loaded.tables["images"]["explainer"].to_pylist()) == "LOO")
         )
@@ -573,9 +546,8 @@ class TestMnist:
             self.run(tmp_path / "grown", nets=3, limit=7),
             self.run(tmp_path / "whole", nets=3, limit=7),
         )
-        assert all(
-            grown.tables[name].equals(table) for name, table in whole.tables.items()
-        ) and grown.seeds == [0, 1, 2]
+        assert all(grown.tables[name].equals(table) for name, table in whole.tables.items())
+        assert grown.seeds == [0, 1, 2]
 
     @pytest.mark.parametrize(
         ("options", "words"),

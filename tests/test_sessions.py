@@ -157,9 +157,8 @@ def test_a_plan_is_read_off_the_slides() -> None:
     assert session.slides[0].notes == {"Say": "Hello. And more.", "Ask": "Who?", "Next": "Turn."}
     sheet = sessions.run_sheet(session.plan)
     assert "**45-90 min: Two**" in sheet and "Hello.\n\n**Ask.** Who?" in sheet and "And more" not in sheet
-    assert session.pages["handout"].endswith("```python\n1\n```") and "# Page" not in sessions.on_slides(
-        SMALL
-    )
+    assert session.pages["handout"].endswith("```python\n1\n```")
+    assert "# Page" not in sessions.on_slides(SMALL)
 
 
 @pytest.mark.parametrize(

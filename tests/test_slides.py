@@ -139,9 +139,7 @@ CELLS = [
 
 
 @pytest.mark.parametrize(("page", "place", "name", "options"), CELLS)
-def test_a_page_shows_a_cell_that_there_is_in_the_part_that_it_names(
-    page: str, place: str, name: str, options: str
-) -> None:
+def test_a_page_shows_a_cell_that_there_is_in_the_part_that_it_names(page, place, name, options):
     """Of the committed notebooks, in which a widget is a table: its address is one that the book knows."""
     source = (ROOT / f"{place}.ipynb").read_text(encoding="utf-8")
     if HOMES.get(name) == place or f'address=\\"{name}\\"' in source:
@@ -377,9 +375,8 @@ def test_a_widget_on_a_slide_reacts_and_leaves_the_address_to_the_slides(html: P
     slide.locator(".lrp-switch").first.click()
     assert slide.locator(".lrp-switch[aria-pressed=true]").count() == 7
     page.wait_for_timeout(400)  # a widget writes its address after 200 ms
-    assert (
-        page.evaluate("location.hash").startswith("#/") and page.evaluate("Reveal.getIndices().h") == number
-    )
+    assert page.evaluate("location.hash").startswith("#/")
+    assert page.evaluate("Reveal.getIndices().h") == number
     link = slide.locator(".slide-origin a").get_attribute("href")
     assert "03_bert_layers.html#layers.bypassed=7,8,9,10,11,12&" in link
 

@@ -141,9 +141,8 @@ class TestInvariance:
         shifted = step.shifted(c)
         for name in ("loo", "mask_gradient", "cp_lrp", "value_relevance", "without"):
             assert np.allclose(getattr(shifted, name)(), getattr(step, name)(), **TIGHT), name
-        assert shifted.output == pytest.approx(float(step.output)) and shifted.entropy() == pytest.approx(
-            float(step.entropy())
-        )
+        assert shifted.output == pytest.approx(float(step.output))
+        assert shifted.entropy() == pytest.approx(float(step.entropy()))
         assert np.allclose(
             shifted.logit_relevance() - step.logit_relevance(),
             c * step.mask_gradient() / 2,
@@ -167,9 +166,8 @@ class TestThePapersTwoCases:
     def test_equal_values_structural_bias(self, logits: list[float], value: float) -> None:
         step = SoftmaxStep(logits, [value] * len(logits))
         assert not step.loo().any() and not step.mask_gradient().any() and not step.logit_relevance().any()
-        assert np.allclose(step.cp_lrp(), value * step.attention) and np.allclose(
-            step.attnlrp(), value * step.attention / 2
-        )
+        assert np.allclose(step.cp_lrp(), value * step.attention)
+        assert np.allclose(step.attnlrp(), value * step.attention / 2)
 
     @given(st.lists(VALUES, min_size=2, max_size=6), st.floats(-6, 6))
     def test_equal_logits_level(self, values: list[float], level: float) -> None:
@@ -206,9 +204,8 @@ def test_many_queries_at_once() -> None:
         single = SoftmaxStep(z[j], v[j])
         for name in names:
             assert np.allclose(getattr(many, name)()[j], getattr(single, name)(), **TIGHT), name
-        assert np.allclose(many.centred().logits[j], single.centred().logits) and np.allclose(
-            many.output[j], single.output
-        )
+        assert np.allclose(many.centred().logits[j], single.centred().logits)
+        assert np.allclose(many.output[j], single.output)
     assert np.allclose(many.scaled(2).logits, 2 * z) and repr(many) == "SoftmaxStep(tokens=5, queries=6)"
 
 

@@ -82,11 +82,7 @@ WRONG = [
     ("sst2", review(["x"], [-1]), "got label -1 in .*; expected labels from 0 to 1"),
     ("sst2", review(["x"], [""]), "got label '' in .*; expected labels from 0 to 1"),
     ("imdb", review(["x", "y"], [1, None], "text"), "got label None in .*; expected labels from 0 to 1"),
-    (
-        "imdb",
-        review(["x", None], [1, 0], "text"),
-        "column text with values that are not text in ",
-    ),
+    ("imdb", review(["x", None], [1, 0], "text"), "column text with values that are not text in "),
     ("mnist", digit(b"GIF?"), NO_PNG),
     ("mnist", digit(saved(digits(1)[0])[:200]), NO_PNG),
     ("mnist", pa.table({"image": ["three"], "label": [3]}), NO_PNG),
@@ -176,17 +172,14 @@ class TestRecord:
                 reviews.labels[where[i]],
                 reviews.tags[where[i]],
             )
-        assert (
-            reviews.take(None) is reviews
-            and reviews.take(96).fingerprint == reviews.fingerprint != large.fingerprint
-        )
+        assert reviews.take(None) is reviews
+        assert reviews.take(96).fingerprint == reviews.fingerprint != large.fingerprint
 
     def test_a_sample_of_images_keeps_images_with_labels(self) -> None:
         whole, part = load_dataset("mnist"), load_dataset("mnist", limit=5, seed=1)
         rows = [whole.ids.index(i) for i in part.ids]
-        assert np.array_equal(part.images, whole.images[rows]) and np.array_equal(
-            part.labels, whole.labels[rows]
-        )
+        assert np.array_equal(part.images, whole.images[rows])
+        assert np.array_equal(part.labels, whole.labels[rows])
 
     def test_where_selects_by_tag_and_label(self) -> None:
         chosen = load_dataset("sst2").where(tag="irony", label=0)
@@ -223,17 +216,13 @@ class TestChoice:
             with pytest.raises(InputError, match=words):
                 load_dataset(**given)
 
-    def test_auto_is_the_folder_if_set_else_embedded(
-        self, folder: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_auto_is_the_folder_if_set_else_embedded(self, folder, monkeypatch):
         assert load_dataset("sst2").source == load_dataset("sst2", data_dir="").source == "embedded"
         by_argument = load_dataset("sst2", data_dir=folder)
         monkeypatch.setenv("LRP_COMPANION_DATA", str(folder))
         by_variable = load_dataset("sst2")
-        assert (
-            by_argument.source == by_variable.source == "folder"
-            and by_argument.fingerprint == by_variable.fingerprint
-        )
+        assert by_argument.source == by_variable.source == "folder"
+        assert by_argument.fingerprint == by_variable.fingerprint
         assert load_dataset("sst2", source="embedded").source == "embedded"
         monkeypatch.setenv("LRP_COMPANION_DATA", str(folder / "nowhere"))
         assert load_dataset("sst2", data_dir=folder).source == "folder"  # the argument comes first
@@ -276,17 +265,13 @@ class TestEmbedded:
 
     def test_mnist_is_split_by_class_and_always_the_same(self) -> None:
         train, test = load_dataset("mnist", split="train"), load_dataset("mnist")
-        assert (
-            np.bincount(train.labels).tolist() == [400] * 10
-            and np.bincount(test.labels).tolist() == [100] * 10
-        )
+        assert np.bincount(train.labels).tolist() == [400] * 10
+        assert np.bincount(test.labels).tolist() == [100] * 10
         assert not set(train.ids) & set(test.ids) and len(set(train.ids) | set(test.ids)) == 5000
         assert test.images.shape == (1000, 14, 14) and test.images.dtype == np.float64
         assert test.images.min() == 0.0 and test.images.max() == 1.0
-        assert (train.fingerprint, test.fingerprint) == (
-            "fb3f1c6aed80",
-            "75b2ebd53e05",
-        )  # the same on every machine
+        # the same on every machine
+        assert (train.fingerprint, test.fingerprint) == ("fb3f1c6aed80", "75b2ebd53e05")
 
     def test_halving_is_the_mean_of_two_by_two_blocks(self) -> None:
         images = digits(3)
@@ -322,11 +307,8 @@ class TestEmbedded:
 class TestFolder:
     def test_rows_come_as_they_are_in_the_file(self, folder: Path) -> None:
         sentences = load_dataset("sst2", data_dir=folder)
-        assert sentences.texts == tuple(SENTENCES["sentence"].to_pylist()) and sentences.labels.tolist() == [
-            1,
-            0,
-            1,
-        ]
+        assert sentences.texts == tuple(SENTENCES["sentence"].to_pylist())
+        assert sentences.labels.tolist() == [1, 0, 1]
         assert sentences.ids == ("0", "1", "2") and sentences.tags == ((), (), ())
         assert (
             sentences.describe()
@@ -346,14 +328,8 @@ class TestFolder:
     def test_places_that_are_not_there(self, folder: Path) -> None:
         for call, words in (
             (lambda: load_dataset("sst2", source="folder"), "no folder; expected data_dir or LRP_COMPANION_"),
-            (
-                lambda: load_dataset("sst2", data_dir=folder / "gone"),
-                "gone, which does not exist; .* source",
-            ),
-            (
-                lambda: load_dataset("sst2", split="train", data_dir=folder),
-                r"no file .*train\.parquet; ex",
-            ),
+            (lambda: load_dataset("sst2", data_dir=folder / "gone"), "gone, which does not exist; .* source"),
+            (lambda: load_dataset("sst2", split="train", data_dir=folder), r"no file .*train\.parquet; ex"),
         ):
             with pytest.raises(SourceError, match=words):
                 call()
@@ -517,9 +493,7 @@ def run(code: str, **variables: str) -> str:
 
 
 class TestHub:
-    def test_hub_cache_and_local_repository_give_the_data_that_the_folder_gives(
-        self, tmp_path: Path, serve: Callable[..., str]
-    ) -> None:
+    def test_hub_cache_and_local_repository_give_the_data_that_the_folder_gives(self, tmp_path, serve):
         files, expected = {}, {}
         for name, split, table in (
             ("sst2", "validation", SENTENCES),
@@ -542,9 +516,8 @@ class TestHub:
         home = str(tmp_path / "home")
         from_hub = " ".join(str(("hub", fingerprint)) for fingerprint in expected.values())
         assert run(code, HF_ENDPOINT=serve(files=files), HF_HOME=home) == from_hub
-        assert (
-            run(code, HF_ENDPOINT=NOBODY, HF_HUB_OFFLINE="1", HF_HOME=home) == from_hub
-        )  # what was fetched once is there without a network
+        # what was fetched once is there without a network
+        assert run(code, HF_ENDPOINT=NOBODY, HF_HUB_OFFLINE="1", HF_HOME=home) == from_hub
         local = f"""
         from lrp_companion.sources import hub
         from lrp_companion.sources.dataset import from_table
@@ -556,9 +529,7 @@ class TestHub:
     @pytest.mark.parametrize(
         ("status", "said"), [(503, "it answers 503"), (401, "it answers 401"), (429, "it answers 429")]
     )
-    def test_a_hub_that_refuses_is_an_error_with_the_way_to_the_embedded_default(
-        self, serve: Callable[..., str], status: int, said: str
-    ) -> None:
+    def test_a_hub_that_refuses_is_an_error_with_the_way_to_the_embedded_default(self, serve, status, said):
         serve(status=status)
         with pytest.raises(
             SourceError,
@@ -567,9 +538,7 @@ class TestHub:
         ):
             load_dataset("sst2", source="hub")
 
-    def test_no_hub_at_all_fails_within_seconds(
-        self, serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_no_hub_at_all_fails_within_seconds(self, serve, monkeypatch):
         serve()
         monkeypatch.setenv("HF_ENDPOINT", NOBODY)
         begin = time.monotonic()
@@ -620,20 +589,15 @@ class TestReachable:
         (folder / "mnist" / "test.parquet").unlink()
         assert self.states(data_dir=folder)["data: folder"] == "partial"
 
-    def test_the_hub_is_asked_on_request(
-        self, serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_hub_is_asked_on_request(self, serve, monkeypatch):
         serve(status=200, files={})
         assert (
             self.states(check_hub=True)["data: hub"] == self.states(check_hub=True)["model: hub"] == "ready"
         )
         monkeypatch.setenv("HF_ENDPOINT", NOBODY)
         row = next(row for row in reachable(check_hub=True) if row["name"] == "data: hub")
-        assert (
-            row["state"] == "unreachable"
-            and "http://127.0.0.1:9" in row["detail"]
-            and "refused" in row["detail"]
-        )
+        assert row["state"] == "unreachable" and "http://127.0.0.1:9" in row["detail"]
+        assert "refused" in row["detail"]
 
 
 @needs_real_data

@@ -202,11 +202,8 @@ def test_no_file_of_the_student_edition_holds_a_solution(edition: Path) -> None:
     texts = [
         (edition / name).read_text(encoding="utf-8") for name in ("book/index.html", "notebooks/tiny.html")
     ]
-    assert (
-        all("Find it." in text for text in texts)
-        and "End of the page." in texts[0]
-        and "kept output" in texts[1]
-    )
+    assert all("Find it." in text for text in texts) and "End of the page." in texts[0]
+    assert "kept output" in texts[1]
     (download,) = edition.glob("_downloads/*/e0.ipynb")
     assert (
         GAP
@@ -256,11 +253,8 @@ def test_a_quiz_is_answered_by_keyboard(place: str, small_site: str, visit: Any)
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    assert (
-        "✓ Question 1, answer B:" in status.inner_text()
-        and "Right." in status.inner_text()
-        and "No." not in status.inner_text()
-    )
+    assert "✓ Question 1, answer B:" in status.inner_text() and "Right." in status.inner_text()
+    assert "No." not in status.inner_text()
     assert page.locator(".quiz-score").inner_text() == "1 of 2 answered, 0 at the first try."
     first.locator("summary").click()
     others = first.locator(".quiz-answers li:visible")
@@ -271,9 +265,8 @@ def test_a_quiz_is_answered_by_keyboard(place: str, small_site: str, visit: Any)
     second = page.locator(".quiz-question").nth(1)
     assert second.is_hidden(), "a question at a time"
     page.get_by_role("button", name="Next question").press("Enter")
-    assert first.is_hidden() and second.get_by_role("radio").first.evaluate(
-        "radio => radio === document.activeElement"
-    )
+    assert first.is_hidden()
+    assert second.get_by_role("radio").first.evaluate("radio => radio === document.activeElement")
     assert page.get_by_role("button", name="Next question").is_disabled()
     page.emulate_media(media="print")
     assert first.is_visible() and second.is_visible(), "on paper all of them"

@@ -35,11 +35,7 @@ def raises(error: BaseException):
         (RunError("op", **TEXT), 3, "op: got this"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (BrokenPipeError(), 1, ""),
-        (
-            ZeroDivisionError("one\ntwo"),
-            3,
-            "by an error in the program (ZeroDivisionError: one two); ",
-        ),
+        (ZeroDivisionError("one\ntwo"), 3, "by an error in the program (ZeroDivisionError: one two); "),
         (MemoryError(), 3, "(MemoryError)"),
     ],
 )

@@ -40,19 +40,14 @@ def test_the_record(clf: Classifier, method: str) -> None:
         ids = clf.tokenizer(text)["input_ids"]
         logits = logits_of(clf, text)
         assert record.tokens == tuple(clf.tokenizer.convert_ids_to_tokens(ids))
-        assert (
-            record.scores.dtype == np.float64
-            and record.scores.shape == (len(ids),)
-            and np.isfinite(record.scores).all()
-        )
+        assert record.scores.dtype == np.float64 and record.scores.shape == (len(ids),)
+        assert np.isfinite(record.scores).all()
         assert record.special.tolist() == [True, *[False] * (len(ids) - 2), True]
-        assert record.target == int(logits.argmax()) and record.logit == pytest.approx(
-            logits.max(), rel=1e-10
-        )
+        assert record.target == int(logits.argmax())
+        assert record.logit == pytest.approx(logits.max(), rel=1e-10)
         assert record.method == method
-    assert attribute(clf, TEXTS[0], method=method)[0].scores == pytest.approx(
-        maps[0].scores, abs=1e-10
-    )  # one string is a list of one
+    # one string is a list of one
+    assert attribute(clf, TEXTS[0], method=method)[0].scores == pytest.approx(maps[0].scores, abs=1e-10)
 
 
 @pytest.mark.parametrize("removal", REMOVALS)
@@ -93,9 +88,8 @@ def test_removal_evaluator_runs_any_set_of_kept_tokens(clf: Classifier, removal:
     values = removal_evaluator(clf, TEXTS[1], target=1, removal=removal)(keep)
     whole = logits_of(clf, TEXTS[1])[1]
     loo = attribute(clf, TEXTS[1], method="loo", removal=removal, target=1)[0].scores
-    assert values[0] == pytest.approx(whole, rel=1e-10) and values[1] == values[3] == pytest.approx(
-        whole - loo[2], rel=1e-10
-    )
+    assert values[0] == pytest.approx(whole, rel=1e-10)
+    assert values[1] == values[3] == pytest.approx(whole - loo[2], rel=1e-10)
     ids = np.array(text.input_ids)
     stand_in = {"mask-token": clf.tokenizer.mask_token_id, "pad-token": clf.tokenizer.pad_token_id}.get(
         removal
@@ -367,9 +361,7 @@ def test_a_long_text_is_cut_only_when_asked(clf: Classifier) -> None:
     )
 
 
-def test_progress_goes_to_standard_error_and_only_when_asked(
-    clf: Classifier, capfd: pytest.CaptureFixture
-) -> None:
+def test_progress_goes_to_standard_error_and_only_when_asked(clf, capfd):
     attribute(clf, list(TEXTS), method="loo")
     quiet = capfd.readouterr()
     assert quiet.out == quiet.err == ""
@@ -383,10 +375,8 @@ def test_explaining_leaves_the_model_as_it_was(clf: Classifier) -> None:
     for method in TEXT_METHODS:
         attribute(clf, TEXTS[0], method=method)
     assert all(torch.equal(value, before[name]) for name, value in clf.network.state_dict().items())
-    assert (
-        all(p.grad is None and not p.requires_grad for p in clf.network.parameters())
-        and not clf.network.training
-    )
+    assert all(p.grad is None and not p.requires_grad for p in clf.network.parameters())
+    assert not clf.network.training
     assert all(
         not m._forward_hooks and not m._forward_pre_hooks and not m._backward_hooks
         for m in clf.network.modules()

@@ -59,11 +59,8 @@ def test_variance_of_tables_whose_answer_is_known():
         row["choices"]: row["share"]
         for row in variance_shares(x[:, None, None] + y[:, None] + z, ["x", "y", "z"])
     }
-    assert (
-        added["x",] == pytest.approx(0.25 / (0.25 + 2 / 3))
-        and added["z",] == 0
-        and added["x", "y"] == pytest.approx(0)
-    )
+    assert added["x",] == pytest.approx(0.25 / (0.25 + 2 / 3)) and added["z",] == 0
+    assert added["x", "y"] == pytest.approx(0)
     together = {row["choices"]: row["share"] for row in variance_shares((x - 0.5)[:, None] * y, ["x", "y"])}
     assert together["x", "y"] == pytest.approx(1) and together["x",] == pytest.approx(0)
     assert math.isnan(variance_shares(np.ones((2, 2)), ["x", "y"])[0]["share"])

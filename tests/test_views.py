@@ -117,9 +117,8 @@ def test_diverging_clips_and_marks_what_is_undefined():
     assert hexes([-3, 3]) == hexes([-1, 1])
     grey = diverging(np.nan)
     assert np.ptp(grey) < 1e-3 and grey[0] < diverging(0.0)[0]
-    assert np.allclose(diverging_map()(0.0)[:3], diverging(-1.0)) and np.allclose(
-        diverging_map()(1.0)[:3], diverging(1.0)
-    )
+    assert np.allclose(diverging_map()(0.0)[:3], diverging(-1.0))
+    assert np.allclose(diverging_map()(1.0)[:3], diverging(1.0))
 
 
 def test_methods_differ_in_more_than_colour_and_read_on_white():
@@ -146,11 +145,8 @@ def test_methods_differ_in_more_than_colour_and_read_on_white():
     for look in [*looks, *STYLES.values()]:
         assert 1.05 / (contrast(look.colour) + 0.05) > 4.5
     drawn = styles(["a", "loo", "b"])
-    assert (
-        drawn["loo"] == styles(["loo"])["loo"]
-        and drawn["a"].marker != drawn["b"].marker
-        and drawn["a"].colour != drawn["b"].colour
-    )
+    assert drawn["loo"] == styles(["loo"])["loo"] and drawn["a"].marker != drawn["b"].marker
+    assert drawn["a"].colour != drawn["b"].colour
 
 
 # --- tokens
@@ -173,15 +169,8 @@ def test_tokens_are_text_and_never_markup():
 def test_any_text_survives_as_text(tokens):
     heat = token_heatmap(record(tokens, np.arange(len(tokens)) - 1.0))
     page = Page(heat._repr_html_())
-    assert len(page.items) == len(tokens) and {tag for tag, _ in page.elements} <= {
-        "div",
-        "style",
-        "p",
-        "ol",
-        "li",
-        "bdi",
-        "span",
-    }
+    assert len(page.items) == len(tokens)
+    assert {tag for tag, _ in page.elements} <= {"div", "style", "p", "ol", "li", "bdi", "span"}
     for text in (
         repr(heat),
         terminal_table(record(tokens, np.arange(len(tokens)) - 1.0), colour=False, width=60),
@@ -263,10 +252,8 @@ def test_terminal_table_has_columns_that_stand_under_each_other():
     assert len(text) == len(HOSTILE) + 1 and all(_width(line) <= 70 for line in text)
     assert len({_width(line[: line.index("│")]) for line in text[:-1]}) == 1
     assert "\x1b" not in "".join(text)
-    assert (
-        text[0].count("█") == text[-2].count("█") > 0
-        and text[0].index("█") < text[0].index("│") < text[-2].index("│") + 1
-    )
+    assert text[0].count("█") == text[-2].count("█") > 0
+    assert text[0].index("█") < text[0].index("│") < text[-2].index("│") + 1
 
 
 def test_terminal_colours_are_the_same_text():
@@ -372,9 +359,8 @@ def assert_draws(figure):
     image = Image.open(io.BytesIO(figure._repr_png_()))
     assert image.size == tuple(int(side * figure.dpi) for side in figure.get_size_inches())
     written = [text for text in figure.findobj(mpl.text.Text) if text.get_text()]
-    assert all(
-        text.get_fontsize() >= 9 and not text.get_parse_math() for text in written
-    )  # a "$" in a title is a dollar
+    # a "$" in a title is a dollar
+    assert all(text.get_fontsize() >= 9 and not text.get_parse_math() for text in written)
     assert repr(figure).startswith("Figure: ") and " object at 0x" not in repr(figure)
 
 
@@ -396,14 +382,10 @@ def test_layer_curves_hold_the_paths():
         layers = [5, 4, 3, 2, 1] if name == "back-to-front" else [1, 2, 3, 4, 5]
         assert list(lines["this project, with interval"].get_xdata()) == layers
         assert list(lines["this project, with interval"].get_ydata()) == [s.mean for s in steps]
-        assert (
-            list(lines["the paper's (another model)"].get_ydata()) == paper[name]
-            and lines["the paper's (another model)"].get_color() == QUIET
-        )
-        assert (
-            set(lines["AttnLRP"].get_ydata()) == {0.15}
-            and lines["AttnLRP"].get_linestyle() != lines["CP-LRP"].get_linestyle()
-        )
+        assert list(lines["the paper's (another model)"].get_ydata()) == paper[name]
+        assert lines["the paper's (another model)"].get_color() == QUIET
+        assert set(lines["AttnLRP"].get_ydata()) == {0.15}
+        assert lines["AttnLRP"].get_linestyle() != lines["CP-LRP"].get_linestyle()
         (band,) = axes.collections
         low, high = band.get_paths()[0].get_extents().get_points()[:, 1]
         assert (low, high) == pytest.approx((steps[0].low, steps[-1].high))

@@ -92,9 +92,7 @@ def test_an_image_larger_than_its_patches_is_read_without_the_rest() -> None:
 
 
 @pytest.mark.parametrize("bypass", MASKS, ids=str)
-def test_relevance_equals_the_gradient_of_the_network_with_detached_parts(
-    clf: Classifier, bypass: tuple[int, ...]
-) -> None:
+def test_relevance_equals_the_gradient_of_the_network_with_detached_parts(clf, bypass):
     for target in (0, 2):
         for site, named in SITES.items():
             options: dict[str, Any] = {"bypass": bypass, "target": target, "site": site}
@@ -107,9 +105,7 @@ def test_relevance_equals_the_gradient_of_the_network_with_detached_parts(
 
 @pytest.mark.parametrize("eps", [0.0, 0.05])
 @pytest.mark.parametrize("bypass", MASKS, ids=str)
-def test_relevance_equals_the_equations_contribution_by_contribution(
-    clf: Classifier, bypass: tuple[int, ...], eps: float
-) -> None:
+def test_relevance_equals_the_equations_contribution_by_contribution(clf, bypass, eps):
     (record,) = lrp.attribute(clf, images()[0], method="lrp", bypass=bypass, epsilon=eps, target=1)
     words = embedded(clf, images()[0])
     logit, parts = oracles.relevance_r_form(clf.encoder.wiring, words, 1, bypass=bypass, eps=eps)

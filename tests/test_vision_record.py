@@ -43,9 +43,7 @@ def record(clf: Classifier, digits: Dataset) -> dict[str, Any]:
     return json.loads(json.dumps(made))  # as it is read again
 
 
-def test_every_r_is_that_of_the_maps_by_hand(
-    clf: Classifier, digits: Dataset, record: dict[str, Any]
-) -> None:
+def test_every_r_is_that_of_the_maps_by_hand(clf, digits, record):
     assert record["config"]["images"] == N and record["config"]["seed"] == 3
     assert record["example"] == digits.order(N, seed=3) and len(record["rows"]) == 4 * 4 + 2 * (2 + 1 + 1 + 1)
     for k, row_of_data in enumerate(record["example"]):

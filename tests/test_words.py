@@ -234,9 +234,8 @@ def test_signs_without_a_form_of_their_own_stay_in_their_word(word: str) -> None
         )
         assert words.names == tuple(text.split())
         assert sorted(k for member in words.members for k in member) == list(range(len(text)))
-        seen = [
-            place for place in by_character if text[place[0]].isalnum()
-        ]  # a tokenizer that drops the rest
+        # a tokenizer that drops the rest
+        seen = [place for place in by_character if text[place[0]].isalnum()]
         if word[0].isalnum():
             none = np.zeros(len(seen), bool)
             assert (
