@@ -97,7 +97,7 @@ function panel({ tokens, special, place, methods, scores: all, loo }, method) {
     h("p", {}, h("b", {}, name), " r with LOO ", was, r),
     drawn,
   );
-  const first = pearson(loo, scores);
+  const every = tokens.map(() => true);
   /** @param {boolean} without @param {boolean} ranked */
   const paint = (without, ranked) => {
     const keep = tokens.map((_, i) => !(without && i === place));
@@ -127,7 +127,7 @@ function panel({ tokens, special, place, methods, scores: all, loo }, method) {
     }
     across.textContent = ranked ? "rank by LOO →" : "LOO →";
     up.textContent = ranked ? "↑ rank by relevance" : "↑ relevance";
-    was.textContent = without || ranked ? `${say(first)} → ` : "";
+    was.textContent = without ? `${say(seen(loo, scores, every, ranked).r)} → ` : ""; // by one statistic
     r.textContent = say(shown.r);
     node.dataset.r = String(shown.r);
     drawn.setAttribute("aria-label", `${name}: ${next} tokens as dots, r with LOO ${say(shown.r)}`);
