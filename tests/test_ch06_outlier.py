@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from lrp_book.ch06_outlier import COUNTED, lead, places, taken_out, with_and_without
+from lrp_book.ch06_outlier import COUNTED, lead, places, taken_out, under_whole_sums, with_and_without
 
 from lrp_companion.checks import InputError
 from lrp_companion.metrics import leverage, pearson
@@ -76,6 +76,14 @@ def test_a_token_out_of_r_alone_still_sets_signs(run) -> None:
     own = with_and_without(run, divided=True)
     assert own.sel(counted="all").equals(divided.sel(counted="all"))
     assert not own.sel(counted="no [CLS]").equals(divided.sel(counted="no [CLS]"))
+
+
+def test_sums_over_all_tokens_give_the_words_their_signs(run) -> None:
+    """From the maps that are kept, which are rounded."""
+    at = {"site": "word+position", "counted": "words", "statistic": "pearson"}
+    gaps = lead(with_and_without(run, divided=True, whole_sums=True)).sel(**at)
+    made = under_whole_sums(run).sel(site="word+position").item()
+    assert made.mean == pytest.approx(np.nanmean(gaps), abs=2e-3)
 
 
 def test_what_the_chapter_says_of_a_tenth_and_of_the_sign_at_the_first_token() -> None:

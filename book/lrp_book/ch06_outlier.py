@@ -80,6 +80,21 @@ def lead(r: xr.DataArray, one: str = "cp-lrp", other: str = "attnlrp") -> xr.Dat
     return r.sel(explainer=one) - r.sel(explainer=other)
 
 
+def under_whole_sums(run: TextRun) -> xr.DataArray:
+    """CP-LRP minus AttnLRP without special tokens, under what the paper states, if each sum runs over all
+    tokens: intervals by site.
+
+    The paper says that maps sum to one, not over which tokens. Dividing by a sum only changes the sign of r,
+    so r without special tokens takes the signs of the sums over all tokens.
+    """
+    stated = {"removal": "attention-mask", "target": "logit", "statistic": "pearson"}
+    r = r_with_loo(run, RULES, map=["raw", "sum-to-one"], **stated)
+    whole = r.sel(tokens="all")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        signs = np.sign(whole.sel(map="sum-to-one") / whole.sel(map="raw"))
+    return mean(lead(r.sel(map="raw", tokens="no-special") * signs))
+
+
 def counted_cells(runs: Sequence[TextRun]) -> xr.DataArray:
     """How many cells of all runs lie on which side, by statistic: raw maps; site x tokens x removal x output.
 
