@@ -669,7 +669,7 @@ MUTATIONS: list[Mutation] = [
             "descend(part, gradient)"),
     product("integrated gradients not divided", "if j != i), n) for i, x", "if j != i), 1) for i, x"),
     # metrics
-    faith("Pearson without centring", "    a = a - a.mean()\n", ""),
+    faith("Pearson without centring", "    a = a - a.mean(-1, keepdims=True)\n", ""),
     faith("ranks without ties", "rankdata(a, axis=-1)", 'rankdata(a, "ordinal", axis=-1)'),
     faith("Kendall without ties", 'variant="b"', 'variant="c"'),
     faith("special tokens the other way round", 'if protocol.tokens == "no-special"',

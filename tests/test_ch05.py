@@ -171,7 +171,7 @@ def test_the_front_pages_own_numbers_are_those_of_the_records() -> None:
     known, readings = answer(), {"positions": slice(None), "no [CLS]": slice(1, None)}
     assert {name for name in ASKED if name.startswith("front, ")} <= set(known)
     maps = run("maps/sst2-companion")
-    base = [np.load(RESULTS / f"base/sst2-seed-{seed}-maps.npz") for seed in range(3)]
+    base = [dict(np.load(RESULTS / f"base/sst2-seed-{seed}-maps.npz")) for seed in range(3)]
     for (reading, seen), form, (name, f) in itertools.product(
         readings.items(), ("", "divided, "), {"pearson": np.asarray, "spearman": rankdata}.items()
     ):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +25,7 @@ POWER_FACTOR = (1.959964 + 0.841621) / 1.959964
 """A test at 5 % finds an effect of 2.80 standard errors in 80 % of samples; a half-width is 1.96 of them."""
 MOST = 10_000_000  # draws: their means take 80 MB
 BLOCK = 1 << 20  # indices drawn at once, so that memory does not grow with resamples times examples
+KEPT = 1 << 24  # draws of at most so many indices are kept for the next column of that length
 
 
 @dataclass(frozen=True)
@@ -136,16 +138,51 @@ def _examples(operation: str, values: Any) -> np.ndarray:
 
 def draw_rows(n: int, resamples: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:
     """The examples of each draw, (draws, n), some draws at a time."""
+    if not _small(n, resamples):
+        yield from _drawn(n, resamples, seed)
+        return
+    for rows, drawn in _kept_draws(n, resamples, seed):
+        yield rows, drawn.astype(np.intp)
+
+
+def draw_weights(n: int, resamples: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """How often each of n examples is in each draw of `draw_rows`, (draws, n)."""
+    if not _small(n, resamples):
+        for rows, drawn in _drawn(n, resamples, seed):
+            yield rows, multiplicities(drawn, n).astype(np.float64)
+        return
+    for rows, weights in _kept_weights(n, resamples, seed):
+        yield rows, weights.astype(np.float64)
+
+
+def multiplicities(drawn: np.ndarray, n: int) -> np.ndarray:
+    """How often each of n examples is in each draw, (draws, n)."""
+    places = drawn + n * np.arange(len(drawn))[:, None]
+    return np.bincount(places.ravel(), minlength=len(drawn) * n).reshape(len(drawn), n)
+
+
+def _drawn(n: int, resamples: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:
     generator, step = np.random.default_rng(seed), max(1, BLOCK // n)
     for start in range(0, resamples, step):
         stop = min(start + step, resamples)
         yield slice(start, stop), generator.integers(0, n, size=(stop - start, n))
 
 
-def multiplicities(drawn: np.ndarray, n: int) -> np.ndarray:
-    """How often each of n examples is in each draw, (draws, n)."""
-    places = drawn + n * np.arange(len(drawn))[:, None]
-    return np.bincount(places.ravel(), minlength=len(drawn) * n).reshape(len(drawn), n).astype(np.float64)
+def _small(n: int, resamples: int) -> bool:
+    """Whether draws are kept: columns of one length have the same, and drawing costs more than their means."""
+    return n < 1 << 16 and n * resamples <= KEPT  # in 16 bits
+
+
+@lru_cache(maxsize=4)
+def _kept_draws(n: int, resamples: int, seed: int) -> list[tuple[slice, np.ndarray]]:
+    return [(rows, drawn.astype(np.uint16)) for rows, drawn in _drawn(n, resamples, seed)]
+
+
+@lru_cache(maxsize=4)
+def _kept_weights(n: int, resamples: int, seed: int) -> list[tuple[slice, np.ndarray]]:
+    return [
+        (rows, multiplicities(drawn, n).astype(np.uint16)) for rows, drawn in draw_rows(n, resamples, seed)
+    ]
 
 
 def side_of_band(value: Interval, low: float, high: float) -> str:
@@ -204,8 +241,7 @@ def resampled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     holes = defined < len(given)
     draws = np.empty((RESAMPLES, given.shape[1]))
     with np.errstate(invalid="ignore", divide="ignore"):
-        for rows, drawn in draw_rows(len(given), RESAMPLES, 0):
-            weights = multiplicities(drawn, len(given))
+        for rows, weights in draw_weights(len(given), RESAMPLES, 0):
             draws[rows] = weights @ filled
             draws[rows, ~holes] /= len(given)
             if holes.any():

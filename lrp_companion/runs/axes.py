@@ -56,12 +56,11 @@ class Axes:
         Several options of an axis, in a list, keep that axis, too.
         """
         lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        flat = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
-        values = flat.reshape(len(lists), *self.shape)
+        values = lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), *self.shape)
         for axis, name in reversed(list(enumerate(self.options, start=1))):
             if name in chosen:
                 values = values[(slice(None),) * axis + (self._place(name, chosen[name]),)]
-        return values
+        return values.astype(np.float64)
 
     def _place(self, name: str, option: Any) -> int | list[int]:
         options = self.options[name]

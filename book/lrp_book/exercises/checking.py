@@ -11,7 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +74,8 @@ class _Told(Exception):
 
 def examine(exercise: Exercise, function: Function, *, torch: bool = False, seed: int = SEED) -> Result:
     """Run a function on the cases of several seeds and say what is likely wrong with it."""
-    seeds = range(seed, seed + SEEDS)
-    cases = [case for one in seeds for case in exercise.cases(np.random.default_rng(one))]
-    expected = variant(exercise, exercise.answer, cases)
+    drawn, expected = _right(exercise, seed)
+    cases = copy.deepcopy(drawn)  # for whoever changes its inputs
     try:
         pairs = zip(cases, expected, strict=True)
         given = [_run(exercise, function, case, wanted, torch=torch) for case, wanted in pairs]
@@ -93,7 +92,22 @@ def examine(exercise: Exercise, function: Function, *, torch: bool = False, seed
             raise TimeoutError
         return _run(exercise, function, Case("", tuple(inputs)), (), torch=torch)
 
-    return Result(exercise.name, False, _explain(exercise, cases, given, expected, call))
+    slips = _slips(exercise, seed)
+    return Result(exercise.name, False, _explain(exercise, cases, given, expected, slips, call))
+
+
+@lru_cache(maxsize=8)
+def _right(exercise: Exercise, seed: int) -> tuple[list[Case], Answers]:
+    """The cases of several seeds and the right answers: the same for every function that is examined."""
+    cases = [case for one in range(seed, seed + SEEDS) for case in exercise.cases(np.random.default_rng(one))]
+    return cases, variant(exercise, exercise.answer, cases)
+
+
+@lru_cache(maxsize=8)
+def _slips(exercise: Exercise, seed: int) -> list[tuple[str, Answers]]:
+    """What is said of each known slip, and its answers to the same cases."""
+    cases = copy.deepcopy(_right(exercise, seed)[0])
+    return [(slip.says, variant(exercise, compiled(slip.code), cases)) for slip in exercise.slips]
 
 
 def variant(exercise: Exercise, function: Function, cases: list[Case]) -> Answers:
@@ -192,14 +206,18 @@ def _array(value: Any, name: str, *, whole: bool) -> np.ndarray:
 
 
 def _explain(
-    exercise: Exercise, cases: list[Case], given: Answers, expected: Answers, call: Callable[[Any], Answer]
+    exercise: Exercise,
+    cases: list[Case],
+    given: Answers,
+    expected: Answers,
+    slips: list[tuple[str, Answers]],
+    call: Callable[[Any], Answer],
 ) -> str:
     narrow = [a.dtype for answer in given for a in answer if a.dtype in (np.float32, np.float16)]
     tolerance = SINGLE if narrow else TOLERANCE
     if narrow and all_same(given, expected, tolerance):
         told = f"The formula is right, but the result is {narrow[0]}"
         return f"{told}: the inputs are float64, keep that precision."
-    slips = [(slip.says, variant(exercise, compiled(slip.code), cases)) for slip in exercise.slips]
     for says, wrong in slips:
         if all(alike(a, b, tolerance) for a, b in zip(given, wrong, strict=True)):
             return says
