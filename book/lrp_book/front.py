@@ -67,8 +67,8 @@ def outlier_scene(run: TextRun, *, address: str = "outlier") -> OutlierScene:
     here, moved = embedded().index(ONE_TOKEN), abs(r[:, 0, 0, 1] - r[:, 0, 0, 0])
     note = (
         f"Picked: in all four cases the same method is ahead as in the table; {int(like.sum())} of the "
-        f"{len(like)} reviews that we wrote are like this. Without the token AttnLRP's r moves by {number(moved[here])} "
-        f"here, in the median of the reviews by {number(float(np.median(moved)))}. "
+        f"{len(like)} reviews that we wrote are like this. Without the token AttnLRP's r moves by "
+        f"{number(moved[here])} here, in the median of the reviews by {number(float(np.median(moved)))}. "
         "Relevance is read at words + positions, in the 12-layer model."
     )
     label = load_classifier(MODEL).labels[loo[here].target]
@@ -87,8 +87,8 @@ def picked_note() -> str:
         ]
     )
     return (
-        f"Both sentences were picked, one for each rule, from the {len(gaps)} reviews that we wrote. On these "
-        f"AttnLRP's r (Pearson, words only) is higher in {int((gaps < 0).sum())}; in "
+        f"Both sentences were picked, one for each rule, from the {len(gaps)} reviews that we wrote. On "
+        f"these AttnLRP's r (Pearson, words only) is higher in {int((gaps < 0).sum())}; in "
         f"{int((abs(gaps) < 0.2).sum())} the two differ by less than 0.2."
     )
 
