@@ -290,8 +290,8 @@ def test_the_audit_counts_the_cells_of_the_first_training(groups):
 
 def test_the_claim_is_tested_on_every_wiring_but_berts(groups):
     claim = ch.wiring_claim(26, groups)
-    wanted = [f"wirings/{name}" for name in TRAININGS if name != "post-ln-first"]
-    assert [effect.run for effect in claim.effects[::3]] == wanted and len(claim.effects) == 12
+    wanted = [f"wirings/{name}" for name in TRAININGS if not name.startswith("post-ln")]
+    assert [effect.run for effect in claim.effects[::3]] == wanted and len(claim.effects) == 9
     words = {effect.run: effect.value for effect in claim.effects if effect.protocol.startswith("words only")}
     for name in ("modernbert", "llama"):
         gaps = [np.nanmean(gap_by_hand(run)) for run in groups[name]]
@@ -299,6 +299,10 @@ def test_the_claim_is_tested_on_every_wiring_but_berts(groups):
     places = {"above": "the paper's", "below": "the other"}
     for effect in claim.effects:
         assert effect.side == places.get(side_of_zero(effect.value), "open")
+        assert effect.rank_side == places.get(side_of_zero(effect.rank), "open")
+    ranks = {effect.run: effect.rank for effect in claim.effects if effect.protocol.startswith("words only")}
+    by_rank = ch.effects(groups, statistic="spearman")
+    assert all(ranks[f"wirings/{name}"] == by_rank[name, "words"]["d"] for name in ("modernbert", "gpt2"))
     assert ch.wiring_claim(26, {}).verdict == "not testable here"
 
 

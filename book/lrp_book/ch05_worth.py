@@ -144,11 +144,11 @@ def dots(run: TextRun) -> Drawing:
 
 
 def both_statistics(run: TextRun) -> Table:
-    """Table 2's r with LOO of every method by Pearson and by rank, for two ways of counting; the paper's."""
+    """Table 2's r with LOO of every method by Pearson and by rank, under each protocol; the paper's."""
     printed = [row for row in paper_table("table2") if row["dataset"] == dataset_of(run)]
     papers = {row["method"]: row["loo_r"] for row in printed}
     columns, groups = {"method": "method"}, {}
-    for key in ("words", "positions"):
+    for key in SHORT:
         columns |= {f"{key}, pearson": "Pearson", f"{key}, spearman": "rank"}
         groups[SHORT[key]] = [f"{key}, pearson", f"{key}, spearman"]
     rows = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -413,6 +414,24 @@ def claims_at_size(folder: str) -> dict[int, tuple[str, str]]:
         if effects:
             out[k] = _told(effects), verdict(effects)
     return out
+
+
+def beside_claims(folder: str, *, last: int) -> dict[int, str]:
+    """Verdicts on larger models by the number of a claim: the base-size model's, and SmolLM2's of the last
+    claim, which is about other wirings.
+
+    SmolLM2 is read at the words; of its three sets SST-2 alone has words and tokens that differ.
+    """
+    effects = []
+    for name, counted in (("sst2", "words"), ("sst2", "all"), ("facts", "all"), ("sentences", "all")):
+        r = r_of(f"{folder}/smollm2", f"{name}-maps")
+        value, rank = (gap(r, ("word", counted), statistic) for statistic in STATISTIC)
+        lies, rank_lies = (side(one, 0, math.inf) for one in (value, rank))
+        effects.append(
+            Effect("smollm2", counted, "CP-LRP - AttnLRP", value, lies, rank=rank, rank_side=rank_lies)
+        )
+    at_size = {number: word for number, (_, word) in claims_at_size(folder).items()}
+    return at_size | {last: f"SmolLM2: {verdict(effects)}"}
 
 
 def _effects(folder: str, spec: Spec) -> list[Effect]:

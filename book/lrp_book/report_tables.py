@@ -41,12 +41,12 @@ def claims_table(checked: Sequence[Claim]) -> Table:
     return table(rows, columns=columns, caption=f"Claims and verdicts. {VERDICTS}")
 
 
-def verdicts_table(checked: Sequence[Claim], *, beside: Mapping[int, tuple[str, str]] | None = None) -> Table:
+def verdicts_table(checked: Sequence[Claim], *, beside: Mapping[int, str] | None = None) -> Table:
     """Each claim in one line: the verdict over all runs, and how many effects are on which side.
 
     Parameters
     ----------
-    beside : verdicts on another model by the number of the claim, the second of each pair.
+    beside : verdicts on larger models by the number of the claim.
     """
     rows = []
     for claim in checked:
@@ -55,14 +55,14 @@ def verdicts_table(checked: Sequence[Claim], *, beside: Mapping[int, tuple[str, 
         counts, by_rank = (" · ".join(f"{of.count(name)}" for name in EFFECT_SIDES) for of in (sides, ranks))
         says = {"claim": f"{claim.number}", "says": claim.says, "verdict": claim.verdict}
         row = {**says, "Pearson": counts if sides else None, "rank": by_rank if ranks else None}
-        rows.append(row | {"beside": (beside or {}).get(claim.number, (None, None))[1]})
+        rows.append(row | {"beside": (beside or {}).get(claim.number)})
     columns = {
         "claim": "no.",
         "says": "the paper's claim, in our words",
         "verdict": "verdict",
         "Pearson": "Pearson",
         "rank": "rank",
-        **({"beside": "base size"} if beside else {}),
+        **({"beside": "larger model"} if beside else {}),
     }
     return table(rows, columns=columns, caption=f"Verdicts, and how many effects lie {WHERE}. {VERDICTS}")
 
