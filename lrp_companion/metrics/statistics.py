@@ -166,7 +166,7 @@ def _drawn(n: int, resamples: int, seed: int) -> Iterator[tuple[slice, np.ndarra
 
 
 def _small(n: int, resamples: int) -> bool:
-    """Whether draws are kept: columns of one length have the same, and drawing costs more than their means."""
+    """Whether draws are kept: columns of one length have the same, and drawing costs more than a mean."""
     return n < 1 << 16 and n * resamples <= KEPT  # in 16 bits
 
 
