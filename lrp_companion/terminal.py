@@ -87,6 +87,8 @@ def standard_input(operation: str) -> str:
 
 def visible(text: str) -> str:
     """Return the text with control and direction marks spelled out, so that it steers no terminal or page."""
+    if text.isprintable():  # then it holds none of them
+        return text
     keep = "\u200c\u200d"  # joiners, which some scripts and emoji need
     return "".join(
         c if c in keep or unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") else ascii(c)[1:-1]

@@ -95,7 +95,7 @@ class Drawing(Figure):
     def _repr_png_(self) -> bytes:
         drawn, out = io.BytesIO(), io.BytesIO()
         with mpl.rc_context(LOOK):  # ticks are made while drawing
-            self.savefig(drawn, format="png", pil_kwargs={"compress_level": 0})  # packed below
+            self.savefig(drawn, format="png")
         # A palette of flat colours takes a third of the bytes.
         image = Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE)
         description = PngInfo()

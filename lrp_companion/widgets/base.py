@@ -84,7 +84,8 @@ def embed(value: Any) -> str:
     '{"token":"\\\\u003c/script>"}'
     """
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    text = "".join(c if visible(c) == c else json.dumps(c)[1:-1] for c in text)
+    for mark in (c for c in set(text) if visible(c) != c):
+        text = text.replace(mark, json.dumps(mark)[1:-1])
     return text.replace("<", "\\u003c")
 
 
