@@ -139,19 +139,19 @@ def _examples(operation: str, values: Any) -> np.ndarray:
 def draw_rows(n: int, resamples: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:
     """The examples of each draw, (draws, n), some draws at a time."""
     if not _small(n, resamples):
-        yield from _drawn(n, resamples, seed)
+        yield from _drawn(n, resamples, seed, BLOCK)
         return
-    for rows, drawn in _kept_draws(n, resamples, seed):
+    for rows, drawn in _kept_draws(n, resamples, seed, BLOCK):
         yield rows, drawn.astype(np.intp)
 
 
 def draw_weights(n: int, resamples: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:
     """How often each of n examples is in each draw of `draw_rows`, (draws, n)."""
     if not _small(n, resamples):
-        for rows, drawn in _drawn(n, resamples, seed):
+        for rows, drawn in _drawn(n, resamples, seed, BLOCK):
             yield rows, multiplicities(drawn, n).astype(np.float64)
         return
-    for rows, weights in _kept_weights(n, resamples, seed):
+    for rows, weights in _kept_weights(n, resamples, seed, BLOCK):
         yield rows, weights.astype(np.float64)
 
 
@@ -161,8 +161,8 @@ def multiplicities(drawn: np.ndarray, n: int) -> np.ndarray:
     return np.bincount(places.ravel(), minlength=len(drawn) * n).reshape(len(drawn), n)
 
 
-def _drawn(n: int, resamples: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:
-    generator, step = np.random.default_rng(seed), max(1, BLOCK // n)
+def _drawn(n: int, resamples: int, seed: int, block: int) -> Iterator[tuple[slice, np.ndarray]]:
+    generator, step = np.random.default_rng(seed), max(1, block // n)
     for start in range(0, resamples, step):
         stop = min(start + step, resamples)
         yield slice(start, stop), generator.integers(0, n, size=(stop - start, n))
@@ -174,15 +174,14 @@ def _small(n: int, resamples: int) -> bool:
 
 
 @lru_cache(maxsize=4)
-def _kept_draws(n: int, resamples: int, seed: int) -> list[tuple[slice, np.ndarray]]:
-    return [(rows, drawn.astype(np.uint16)) for rows, drawn in _drawn(n, resamples, seed)]
+def _kept_draws(n: int, resamples: int, seed: int, block: int) -> list[tuple[slice, np.ndarray]]:
+    return [(rows, drawn.astype(np.uint16)) for rows, drawn in _drawn(n, resamples, seed, block)]
 
 
 @lru_cache(maxsize=4)
-def _kept_weights(n: int, resamples: int, seed: int) -> list[tuple[slice, np.ndarray]]:
-    return [
-        (rows, multiplicities(drawn, n).astype(np.uint16)) for rows, drawn in draw_rows(n, resamples, seed)
-    ]
+def _kept_weights(n: int, resamples: int, seed: int, block: int) -> list[tuple[slice, np.ndarray]]:
+    drawn_rows = _drawn(n, resamples, seed, block)
+    return [(rows, multiplicities(drawn, n).astype(np.uint16)) for rows, drawn in drawn_rows]
 
 
 def side_of_band(value: Interval, low: float, high: float) -> str:
