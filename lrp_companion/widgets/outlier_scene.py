@@ -94,7 +94,7 @@ class OutlierScene(Widget, front="outlier_scene"):
             {"r with LOO": "by rank (Spearman)" if ranked else "Pearson", "tokens": says}
             | dict(zip(names, self.r(without=without, ranked=ranked), strict=True))
             for ranked in (False, True)
-            for without, says in ((False, "all"), (True, f"all but {token}"))
+            for without, says in ((False, "all"), (True, f"without {token}"))
         ]
         return table(rows, caption=f"One sentence with and without {token}")._repr_html_()
 
