@@ -68,4 +68,4 @@ def test_what_does_not_fit_is_refused_and_a_page_without_a_script_has_r(scene: O
         with pytest.raises(InputError):
             OutlierScene(maps, LOO, place=place)
     assert repr(scene) == "OutlierScene(attnlrp, cp-lrp; 6 tokens; [CLS] can be left out)"
-    assert "all but [CLS]" in scene.fallback()
+    assert "without [CLS]" in scene.fallback()

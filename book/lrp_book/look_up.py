@@ -268,7 +268,8 @@ def page(kept: Records) -> list[str]:
     assert tuple(forms) == tuple(MAP_SUFFIXES)
     chapter = "[chapter 2](../notebooks/02_mnist_invariance.ipynb)"
     out += [
-        f"MNIST, attention without softmax ({chapter}); five nets; Pearson only. The paper's left is Q(KᵀV) by its section 4.3.",
+        f"MNIST, attention without softmax ({chapter}); five nets; Pearson only. "
+        "The paper's left is Q(KᵀV) by its section 4.3.",
         "",
     ]
     out += tabs(
