@@ -322,7 +322,7 @@ def test_layers_in_the_book_show_the_packages_numbers(site: str, browser: Any) -
             lrp.layer_lattice(clf, texts[place]),
             lrp.attribute(clf, [texts[place]], method="loo"),
         )
-        host.get_by_label("Sentence").select_option(index=place)
+        host.locator(".lrp-dropdown select").first.select_option(index=place)
         masks = [sorted((np.flatnonzero(generator.random(12) < 0.5) + 1).tolist()) for _ in range(200)]
         for name, bypassed in (("AttnLRP", []), ("CP-LRP", list(range(1, 13)))):
             host.get_by_role("button", name=name, exact=True).click()

@@ -109,7 +109,7 @@ def test_the_papers_paths_are_drawn_and_a_token_is_removed_in_words(page: Any, m
         assert numbers == pytest.approx(r, abs=0.006)
     page.locator("ol[aria-label=LOO] li").nth(2).click()
     change, after = loo.scores[2], loo.logit - loo.scores[2]
-    text = page.locator("section [aria-live]").first.inner_text()
+    text = page.locator(".lrp-panel [aria-live]").first.inner_text()
     assert f"by {abs(change):.3f}" in text and text.endswith(f"to {after:.3f}.".replace("-", "\u2212"))
     assert state_of(page, "removed") == 2
 

@@ -36,7 +36,7 @@ HOSTILE = (
     "film \x00\x07\x1b[31m\u2066 grace",
     "&amp; %3Cb%3E \\u003c",
 )
-PANEL = "section[aria-label]"
+PANEL = ".lrp-panel"
 DONE = f"[...document.querySelectorAll('{PANEL}')].every(s => s.hidden || " + (
     "(s.querySelector('[role=status]').textContent === '' && "
     "[...s.querySelectorAll('.lrp-row-title')].slice(1).every(t => t.dataset.r) && "
@@ -122,7 +122,7 @@ def test_a_typed_sentence_gives_pythons_numbers(
     (record,) = lrp.attribute(python, TEXT, method="loo")
     values = page.locator("ol[aria-label=LOO] .lrp-value").all_inner_texts()
     np.testing.assert_allclose([float(value) for value in values], record.scores, atol=6e-4)
-    head = page.locator("section .lrp-readout").first.inner_text()
+    head = page.locator(".lrp-panel .lrp-readout").first.inner_text()
     assert f"Predicted: {record.details['label']}" in head and head.count(",") == 2
     assert watch.nothing(), watch
 
@@ -172,10 +172,10 @@ def test_switches_and_half_open_layers_are_the_lattices(at: Any, python: Classif
 
 def test_all_masks_fill_the_histogram_and_the_best_can_be_taken(at: Any, python: Classifier) -> None:
     page, watch = at(f"#sentence.text={quote(TEXT)}")
-    page.locator("section button", has_text="All 16 masks").first.click()
-    page.locator("section button", has_text="Best for this sentence").first.wait_for()
+    page.locator(".lrp-panel button", has_text="All 16 masks").first.click()
+    page.locator(".lrp-panel button", has_text="Best for this sentence").first.wait_for()
     assert "rank" in page.locator(PANEL).first.inner_text()
-    page.locator("section button", has_text="Best for this sentence").first.click()
+    page.locator(".lrp-panel button", has_text="Best for this sentence").first.click()
     page.wait_for_timeout(300)
     lattice = lrp.layer_lattice(python, TEXT)
     (loo,) = lrp.attribute(python, TEXT, method="loo")
@@ -183,7 +183,7 @@ def test_all_masks_fill_the_histogram_and_the_best_can_be_taken(at: Any, python:
     best = max(lrp.pearson(row[words], loo.scores[words]) for row in lattice.scores)
     assert switched(page) == pytest.approx(best, abs=2e-4)
     assert f"rank 1 of {2**LAYERS}" in page.locator(PANEL).first.inner_text()
-    assert page.locator("section >> nth=0 >> .lrp-bin").count() == 40 and watch.nothing()
+    assert page.locator(".lrp-panel >> nth=0 >> .lrp-bin").count() == 40 and watch.nothing()
 
 
 def test_a_link_that_names_switches_keeps_them_when_layers_open_and_the_last_rank_is_the_last(
@@ -194,8 +194,8 @@ def test_a_link_that_names_switches_keeps_them_when_layers_open_and_the_last_ran
     assert state_of(page, "amounts") == [0, 1, 1, 0]
     page.get_by_role("radio", name="on or off").check()
     assert state_of(page, "bypassed") == [2, 3]
-    page.locator("section button", has_text="All 16 masks").first.click()
-    page.locator("section button", has_text="Best for this sentence").first.wait_for()
+    page.locator(".lrp-panel button", has_text="All 16 masks").first.click()
+    page.locator(".lrp-panel button", has_text="Best for this sentence").first.wait_for()
     places = set()
     for mask in range(2**LAYERS):
         bypassed = [layer for layer in range(1, LAYERS + 1) if mask >> (layer - 1) & 1]
@@ -212,16 +212,16 @@ def test_stop_leaves_what_was_computed(at: Any) -> None:
     page, watch = at()
     page.evaluate(  # all come at once here, so Stop is pressed as soon as it can be seen
         """() => {
-          const panel = document.querySelector("section");
+          const panel = document.querySelector(".lrp-panel");
           [...panel.querySelectorAll("button")].find((b) => b.textContent.startsWith("All")).click();
           [...panel.querySelectorAll("button")].find((b) => b.textContent === "Stop").click();
         }"""
     )
     page.wait_for_timeout(300)
-    assert not page.locator("section button:visible", has_text="Best for this sentence").count()
-    assert not page.locator("section button:visible", has_text="Stop").count()
-    page.locator("section button", has_text="All 16 masks").first.click()
-    page.locator("section button", has_text="Best for this sentence").first.wait_for()
+    assert not page.locator(".lrp-panel button:visible", has_text="Best for this sentence").count()
+    assert not page.locator(".lrp-panel button:visible", has_text="Stop").count()
+    page.locator(".lrp-panel button", has_text="All 16 masks").first.click()
+    page.locator(".lrp-panel button", has_text="Best for this sentence").first.wait_for()
     assert watch.nothing()
 
 
@@ -231,15 +231,15 @@ def test_a_click_on_a_token_says_what_its_removal_does(at: Any, python: Classifi
     item = page.locator("ol[aria-label=LOO] li").nth(4)
     item.focus()
     page.keyboard.press("Enter")
-    said = page.locator("section [aria-live]").first.inner_text().replace("−", "-")
+    said = page.locator(".lrp-panel [aria-live]").first.inner_text().replace("−", "-")
     assert f"Without “{loo.tokens[4]}”" in said and f"{loo.logit - loo.scores[4]:.3f}" in said
     way = "falls" if loo.scores[4] > 0 else "rises"
     assert item.get_attribute("data-removed") == "" and f"{way} by {abs(loo.scores[4]):.3f}" in said
     page.wait_for_function("location.hash.includes('sentence.removed=4')")
     again, _ = at(url=page.url)
-    assert again.locator("section [aria-live]").first.inner_text().replace("−", "-") == said
+    assert again.locator(".lrp-panel [aria-live]").first.inner_text().replace("−", "-") == said
     explain(again, SECOND)
-    assert "Without" not in again.locator("section [aria-live]").first.inner_text()
+    assert "Without" not in again.locator(".lrp-panel [aria-live]").first.inner_text()
 
 
 def test_loading_explains_what_stands_in_the_box(at: Any, python: Classifier) -> None:
@@ -327,7 +327,7 @@ def test_a_pointer_that_goes_over_layers_turns_them_all(at: Any) -> None:
 def test_hostile_text_is_text(text: str, at: Any) -> None:
     page, watch = at()
     explain(page, text)
-    assert page.locator("section img, section script").count() == 0
+    assert page.locator(".lrp-panel img, .lrp-panel script").count() == 0
     kept = state_of(page, "text")
     assert "\x00" not in kept and "\u202e" not in kept and "\u2066" not in kept
     link, _ = at(f"#sentence.text={quote(text)}&sentence.bypassed=99&sentence.site=x&sentence.target=7")
@@ -347,9 +347,9 @@ def test_what_is_too_long_or_empty_is_refused_in_one_line(at: Any) -> None:
         page.fill("textarea[name=text]", text)
         page.click(".lrp-sentence-box button >> nth=0")
         page.wait_for_function(
-            "part => document.querySelector('section [role=status]').textContent.includes(part)", arg=part
+            "part => document.querySelector('.lrp-panel [role=status]').textContent.includes(part)", arg=part
         )
-        assert page.locator("section ol").count() == 0
+        assert page.locator(".lrp-panel ol").count() == 0
     explain(page, TEXT)
     assert shown(page) and watch.nothing()
 
@@ -403,8 +403,8 @@ def test_a_browser_that_cannot_run_it_is_told_why(browser: Any, site: str) -> No
 def test_the_page_is_accessible_and_fits_a_phone(theme: str, at: Any) -> None:
     page, watch = at(viewport={"width": 360, "height": 740}, color_scheme=theme)
     assert page.evaluate("document.documentElement.dataset.theme") == theme
-    page.locator("section button", has_text="All 16 masks").first.click()
-    page.locator("section button", has_text="Best for this sentence").first.wait_for()
+    page.locator(".lrp-panel button", has_text="All 16 masks").first.click()
+    page.locator(".lrp-panel button", has_text="Best for this sentence").first.wait_for()
     page.get_by_label("Compare with a second sentence").check()
     page.wait_for_function(DONE)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
@@ -438,6 +438,7 @@ def test_the_text_box_of_chapter_3_works_without_a_kernel(html: Path, browser: A
     page, watch = open_page(context, (html / "notebooks" / "03_bert_layers.html").as_uri())
     toggles = page.locator('[data-companion-widget="layer_toggles"]')
     toggles.scroll_into_view_if_needed()
+    toggles.get_by_text("A sentence of your own").click()
     toggles.locator("button.lrp-load").click()
     toggles.locator("button.lrp-load").wait_for(state="detached", timeout=120_000)
     toggles.locator("textarea[name=text]").fill("a dull film")

@@ -38,7 +38,8 @@ _LINES = """() => {
     .split('\\n').map(line => line.trim()).filter(Boolean);
 }"""
 _SHOWN = """() => [...document.querySelectorAll(
-  'section.present .slide-hide-results :is(.lrp-outcome *, .lrp-words, .lrp-readout, .lrp-tokens, td)')]
+  'section.present .slide-hide-results :is(.lrp-outcome *, .lrp-words, .lrp-readout, .lrp-tokens, td, '
+  + '.lrp-row-title span)')]
   .some(node => node.getClientRects().length && getComputedStyle(node).visibility === 'visible')"""
 
 

@@ -227,9 +227,11 @@ class Panel {
     this.bars = histogram();
     this.result = h("p", { class: "lrp-readout lrp-result" });
     this.figures = h("div", { class: "lrp-figures" }, this.maskFigure(), this.pathFigure());
-    this.node = h("section", { "aria-label": key === "text" ? "Explanation" : "Second explanation" });
+    const name = key === "text" ? "Explanation" : "Second explanation";
+    this.node = h("div", { class: "lrp-panel", role: "group", "aria-label": name });
     this.node.append(this.status, this.waits, this.head, this.rows);
-    if (!reduced) this.node.append(this.signs, this.result, this.figures);
+    const outcome = h("div", { class: "lrp-outcome" }, this.result, this.figures);
+    if (!reduced) this.node.append(this.signs, outcome);
     this.renew();
   }
 
