@@ -75,7 +75,8 @@ def _crossing_words(rows: list[Any], name: str) -> str:
 def _lengths_short(record: Record) -> str:
     """One sentence on K = 8."""
     words = _crossing_words(record["rows"], "K = 8")
-    return f"The mask gradient with K = 8 becomes cheaper than exact LOO {words} (measured on another machine)."
+    said = f"The mask gradient with K = 8 becomes cheaper than exact LOO {words}"
+    return f"{said} (measured on another machine)."
 
 
 def _lengths_setting(record: Record) -> str:
