@@ -73,6 +73,7 @@ class LayerToggles(Widget, front="layer_toggles"):
     tokens = traitlets.Enum(list(TOKEN_CHOICES), "no-special").tag(sync=True)
     target = traitlets.Int(-1).tag(sync=True)
     removed = traitlets.Int(-1).tag(sync=True)
+    live = traitlets.Dict(default_value=None, allow_none=True).tag(sync=True)  # apart from what pages share
 
     def __init__(
         self,
@@ -84,10 +85,11 @@ class LayerToggles(Widget, front="layer_toggles"):
         address: str = "layers",
         reduced: bool = False,
     ) -> None:
-        self.reduced, self.live = reduced, dict(live) if live else None
+        self.reduced, self._staged = reduced, dict(live) if live else None
         data = self._take(lattice, loo, others)
         super().__init__(
             data=data,
+            live=self._staged,
             amounts=[0.0] * data["layers"],
             site=data["sites"][0],
             other=second_text(data) if live else "",
@@ -126,7 +128,7 @@ class LayerToggles(Widget, front="layer_toggles"):
         lattices = [lattice] if isinstance(lattice, Lattice) else list(lattice)
         maps = [loo] if isinstance(loo, Attribution) else list(loo)
         tables: list[Lattice | None] = [*lattices] or [None] * len(maps)
-        alone = self.live is not None and not lattices and len(others) == len(maps)
+        alone = self._staged is not None and not lattices and len(others) == len(maps)
         texts = [(lattice.tokens, lattice.target) for lattice in lattices]
         kinds = {(lattice.layers, lattice.site, bool(lattice.parts)) for lattice in lattices}
         if not alone and (texts != [(s.tokens, s.target) for s in maps] or len(kinds) != 1):
@@ -144,10 +146,9 @@ class LayerToggles(Widget, front="layer_toggles"):
         more = [[row for row in of if row.method not in kept] for of in others or [()] * len(maps)]
         return {
             "reduced": self.reduced,
-            "layers": self.live["layers"] if self.live else lattices[0].layers,
+            "layers": self._staged["layers"] if self._staged else lattices[0].layers,
             "sites": sites,
             "rows": ["loo", "lrp", *(ENDS if others or self.reduced else ()), *methods],
-            "live": self.live,
             "sentences": [_sentence(*of, sites) for of in zip(tables, maps, more, strict=True)],
         }
 
@@ -209,7 +210,7 @@ def with_live(markup: str, live: Mapping[str, Any]) -> str:
     if found is None:
         return markup
     page = json.loads(found[1])
-    page["state"]["data"]["live"] = {**live, "folded": True}
+    page["state"]["live"] = {**live, "folded": True}
     page["state"]["other"] = second_text(page["state"]["data"])
     return markup[: found.start(1)] + embed(page) + markup[found.end(1) :]
 

@@ -164,7 +164,7 @@ Deno.test("characters that nobody sees are dropped, white space becomes a space"
 });
 
 Deno.test("with a model in the page an address may hold texts and a class", () => {
-  const model = modelOf({ data: { ...data, live: { labels: ["bad", "good"], longest: 9, drops: true } } });
+  const live = { labels: ["bad", "good"], longest: 9, drops: true }, model = modelOf({ data, live });
   /** @type {[string, unknown][]} */
   const good = [["text", "a film"], ["other", ""], ["compare", true], ["target", -1], ["target", 1]];
   good.push(["site", "word+position"], ["bypassed", [3]], ["mode", "half-open"], ["tokens", "all"]);

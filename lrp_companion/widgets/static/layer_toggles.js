@@ -16,13 +16,13 @@
  */
 /**
  * `rows` are the maps that are shown; a first look (`reduced`) is the switches and the rows alone.
- * @typedef {{ layers: number, sites: string[], rows: string[], reduced: boolean, sentences: Sentence[],
- *   live?: Live | null }} Data
+ * @typedef {{ layers: number, sites: string[], rows: string[], reduced: boolean, sentences: Sentence[]
+ *   }} Data
  */
 /**
- * @typedef {{ data: Data, sentence: number, text: string, other: string, compare: boolean, mode: string,
- *   bypassed: number[], amounts: number[], site: string, tokens: string, target: number, removed: number
- *   }} State
+ * @typedef {{ data: Data, live: Live | null, sentence: number, text: string, other: string,
+ *   compare: boolean, mode: string, bypassed: number[], amounts: number[], site: string, tokens: string,
+ *   target: number, removed: number }} State
  */
 /** @typedef {"text" | "other"} Which of the two sentences */
 /** @typedef {{ text: string, target: number, site: string }} Asked */
@@ -65,7 +65,7 @@ function tidy(text, drops = true) {
  * @returns {boolean}
  */
 function accept(key, value, model) {
-  const data = model.get("data"), { live, sentences } = data;
+  const data = model.get("data"), { sentences } = data, live = model.get("live");
   if (key === "sentence") return isPlace(value, sentences.length);
   if (key === "removed") {
     const most = Math.max(live?.longest ?? 0, ...sentences.map(({ tokens }) => tokens.length));
@@ -324,7 +324,7 @@ class Panel {
     const { known, model, companion } = this, { text } = sentenceOf(model, this.key);
     const turned = model.get("mode") === "half-open" || model.get("bypassed").length > 0;
     const lacks = known ? !known.table && turned : text;
-    this.waits.hidden = !model.get("data").live || Boolean(companion) || !lacks;
+    this.waits.hidden = !model.get("live") || Boolean(companion) || !lacks;
     const asked = `“${visible(text)}”, ${this.layersInWords()}`;
     this.waits.textContent = `${asked}. Load the model to see its maps.`;
   }
@@ -371,7 +371,7 @@ class Panel {
    * @returns {Live}
    */
   live() {
-    return /** @type {Live} */ (this.model.get("data").live);
+    return /** @type {Live} */ (this.model.get("live"));
   }
 
   /**
@@ -505,7 +505,7 @@ class Panel {
 
   /** @returns {void} */
   paint() {
-    const { known } = this, { live } = this.model.get("data");
+    const { known } = this, live = this.model.get("live");
     if (!known) return;
     const before = live && !known.engine ? " Computed when this page was made, with unrounded weights." : "";
     this.head.textContent = known.says + before;
@@ -673,8 +673,8 @@ class Panel {
  * @returns {{ node: HTMLElement, take: () => void, show: () => void }}
  */
 function sentenceBox(model, key, loaded, explain) {
-  const { sentences, live } = model.get("data"),
-    drops = live?.drops,
+  const { sentences } = model.get("data"),
+    drops = model.get("live")?.drops,
     name = key === "text" ? "Your sentence" : "Second sentence";
   const said = h("p", { role: "alert", class: "lrp-refused" });
   const box = h("textarea", { "aria-label": name, name: key });
@@ -717,7 +717,7 @@ function sentenceBox(model, key, loaded, explain) {
  *   was typed
  */
 function sentenceChoice(model, loaded) {
-  const { sentences, live } = model.get("data"), own = live ? ["your own"] : [];
+  const { sentences } = model.get("data"), live = model.get("live"), own = live ? ["your own"] : [];
   const take = () => {
     first.take();
     if (model.get("compare")) second.take();
@@ -755,7 +755,7 @@ function sentenceChoice(model, loaded) {
  * @returns {HTMLElement}
  */
 function ownText(model, own) {
-  if (!model.get("data").live?.folded) return h("div", {}, ...own);
+  if (!model.get("live")?.folded) return h("div", {}, ...own);
   return h("details", { class: "lrp-own" }, h("summary", {}, "A sentence of your own"), ...own);
 }
 
@@ -765,12 +765,12 @@ function ownText(model, own) {
  * @returns {{ node: HTMLElement, show: (loaded: boolean) => void }}
  */
 function controls(model) {
-  const { live, reduced } = model.get("data"), bank = switchBank(model), sliders = mixer(model);
+  const { reduced } = model.get("data"), bank = switchBank(model), sliders = mixer(model);
   const ends = endButtons(model), options = layerOptions(model);
   const [attnlrp, cpLrp] = ends.buttons;
   const classes = dropdown(
     "Explain the logit of",
-    ["the predicted class", ...(live?.labels ?? [])],
+    ["the predicted class", ...(model.get("live")?.labels ?? [])],
     (place) => {
       put(model, { target: place - 1 });
     },
@@ -796,7 +796,7 @@ function controls(model) {
  * @returns {() => void} the clean-up
  */
 function build(model, el, live) {
-  const staged = model.get("data").live, first = new Panel(model, "text", live.say);
+  const staged = model.get("live"), first = new Panel(model, "text", live.say);
   const second = new Panel(model, "other", live.say),
     both = () => model.get("compare") ? [first, second] : [first];
   const loaded = () => first.companion !== null, chosen = controls(model), between = h("div", {});
