@@ -193,12 +193,13 @@ def test_a_live_sentence_feeds_the_switches_and_says_what_is_wrong(toggles: Laye
         return lrp.layer_lattice(clf, text), lrp.attribute(clf, text, method="loo")[0]
 
     live = LiveSentence(toggles, explain)
-    toggles.bypassed = [2]
+    toggles.bypassed, toggles.removed = [2], 3
     live.text.value = "rare grace"
     assert asked == ["rare grace"] and toggles.data["sentences"][0]["tokens"][1:-1] == list(
         clf.encode("rare grace")[0].tokens[1:-1]
     )
     assert toggles.bypassed == [2] and toggles.sentence == 0 and not live.button.disabled
+    assert toggles.removed == -1, "of another sentence"
     live.button.click()
     assert asked == ["rare grace"], "the same text is not computed twice"
     live.text.value = "grace " * 2000
@@ -209,3 +210,13 @@ def test_a_live_sentence_feeds_the_switches_and_says_what_is_wrong(toggles: Laye
         and "data-companion-widget" in bundle["text/html"]
         and "0x" not in bundle["text/plain"]
     )
+
+
+@pytest.mark.parametrize("text", ["rare", "rare grace", "a dull"])
+def test_r_of_fewer_than_three_tokens_is_undefined_in_every_mode(text: str, clf: Any, show: Any) -> None:
+    page = show(LayerToggles(lrp.layer_lattice(clf, text), lrp.attribute(clf, text, method="loo")))
+    assert page.locator(".lrp-result strong").inner_text() == "undefined"
+    page.get_by_role("radio", name="half-open").check()
+    assert page.locator(".lrp-result strong").inner_text() == "undefined"
+    page.get_by_role("radio", name="counted").check()
+    assert page.locator(".lrp-result strong").inner_text() != "undefined"

@@ -22,6 +22,7 @@ from lrp_companion.widgets.saved_page import save_widget
 
 READ_AT = ("word", "word+position")
 ENDS = ("attnlrp", "cp-lrp")
+LEAST = 3  # tokens that r needs, as in `base.js`: two points always lie on a line
 R_STEPS = 32767  # r is carried in so many steps on each side of 0; -32768 means "undefined"
 
 
@@ -85,11 +86,11 @@ class LayerToggles(Widget, front="layer_toggles"):
         address: str = "layers",
         reduced: bool = False,
     ) -> None:
-        self.reduced, self._staged = reduced, dict(live) if live else None
-        data = self._take(lattice, loo, others)
+        self.reduced = reduced
+        data = self._take(lattice, loo, others, live)
         super().__init__(
             data=data,
-            live=self._staged,
+            live=dict(live) if live else None,
             amounts=[0.0] * data["layers"],
             site=data["sites"][0],
             other=second_text(data) if live else "",
@@ -102,13 +103,13 @@ class LayerToggles(Widget, front="layer_toggles"):
 
     def show(self, lattice: Lattice | Sequence[Lattice], loo: Attribution | Sequence[Attribution]) -> None:
         """Replace the sentences, as the live text box does; layers keep their state if their number stays."""
-        data = self._take(lattice, loo)
+        data = self._take(lattice, loo, live=self.live)
         with self.hold_sync():
             if data["layers"] != self.data["layers"]:
                 self.bypassed, self.amounts = [], [0.0] * data["layers"]
             if self.site not in data["sites"]:
                 self.site = data["sites"][0]
-            self.sentence, self.data = 0, data
+            self.sentence, self.removed, self.data = 0, -1, data
 
     def save(self, path: str | os.PathLike) -> None:
         """Save the widget as one page (`.html`) that works without a kernel, a server or a network.
@@ -124,11 +125,12 @@ class LayerToggles(Widget, front="layer_toggles"):
         lattice: Lattice | Sequence[Lattice],
         loo: Attribution | Sequence[Attribution],
         others: Sequence[Sequence[Attribution]] = (),
+        live: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         lattices = [lattice] if isinstance(lattice, Lattice) else list(lattice)
         maps = [loo] if isinstance(loo, Attribution) else list(loo)
         tables: list[Lattice | None] = [*lattices] or [None] * len(maps)
-        alone = self._staged is not None and not lattices and len(others) == len(maps)
+        alone = live is not None and not lattices and len(others) == len(maps)
         texts = [(lattice.tokens, lattice.target) for lattice in lattices]
         kinds = {(lattice.layers, lattice.site, bool(lattice.parts)) for lattice in lattices}
         if not alone and (texts != [(s.tokens, s.target) for s in maps] or len(kinds) != 1):
@@ -146,7 +148,7 @@ class LayerToggles(Widget, front="layer_toggles"):
         more = [[row for row in of if row.method not in kept] for of in others or [()] * len(maps)]
         return {
             "reduced": self.reduced,
-            "layers": self._staged["layers"] if self._staged else lattices[0].layers,
+            "layers": live["layers"] if live else lattices[0].layers,
             "sites": sites,
             "rows": ["loo", "lrp", *(ENDS if others or self.reduced else ()), *methods],
             "sentences": [_sentence(*of, sites) for of in zip(tables, maps, more, strict=True)],
@@ -228,7 +230,7 @@ def _sentence(
         for tokens in TOKEN_CHOICES:
             kept = counted(loo.special, tokens)
             values = np.full(len(scores), np.nan)
-            if kept.sum() >= 2:
+            if kept.sum() >= LEAST:
                 values = cross_correlation(scores[:, kept], loo.scores[None, kept], "pearson")[:, 0]
             r[tokens] = packed(_r_steps(values), "int16")
         packed_sites[site] = {"scores": packed(steps, "int8"), "scale": packed(scale, "float32"), "r": r}

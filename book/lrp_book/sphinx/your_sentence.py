@@ -119,11 +119,8 @@ def wake_text_boxes(app: Sphinx, doctree: nodes.document) -> None:
     for node in list(doctree.findall(nodes.raw)):
         text = node.astext()
         if place := _NO_KERNEL.search(text):
-            staged, before, after = (
-                {**live.model, "folder": folder},
-                text[: place.start()],
-                text[place.end() :],
-            )
+            staged = {**live.model, "folder": folder}
+            before, after = text[: place.start()], text[place.end() :]
             if place[1] == "layer_flow":
                 shown = before + SentenceBox(staged).page_html() + after
             else:  # it has a text box of its own
