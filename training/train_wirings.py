@@ -8,7 +8,8 @@ teacher once for the logits of SST-2 train and of sentences of IMDB train. `trai
 and from SST-2's labels. All weights are random at the start but the embeddings of the pieces: those are the
 main components of the teacher's. The five differ in their wiring: data, order of the batches (per
 seed), highest learning rate and size are the same. The models of chapter 8 were trained with
-`--steps 5000 --bf16`.
+`--steps 5000 --bf16`. `--start MODEL` goes on from the weights of a trained one, `--masked-share 0.5` with
+half of the texts under random attention masks.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import pyarrow.parquet as pq
 import torch
 import torch.nn.functional as F
 import transformers
+from safetensors.torch import load_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
@@ -68,6 +70,7 @@ class Recipe:
     label_share: float = 0.3
     imdb_share: float = 0.375
     word_dropout: float = 0.1
+    masked_share: float = 0.0  # of the texts; of each, a share of its tokens drawn from 0 to 1 is masked
     embedding_scale: float = 0.06
     initial_scale: float = 0.04
 
@@ -305,15 +308,21 @@ def train(args: argparse.Namespace, recipe: Recipe) -> None:
     soft = torch.from_numpy(np.load(targets / "targets.npz")["logits"]).float()
     ids = tokenizer(texts, truncation=True)["input_ids"]
     network = begin(args, recipe, len(pieces))
-    with torch.no_grad():
-        network.get_input_embeddings().weight.copy_(components(pieces, recipe.width, recipe.embedding_scale))
+    about: dict[str, Any] = {"teacher": "companion"}
+    if args.start:
+        network.load_state_dict(load_file(Path(args.start) / "model.safetensors"))
+        about["start"] = fingerprint(Path(args.start) / "model.safetensors")
+    else:
+        with torch.no_grad():
+            first = components(pieces, recipe.width, recipe.embedding_scale)
+            network.get_input_embeddings().weight.copy_(first)
     batches = (
         (collate([ids[i] for i in rows]), soft[rows], torch.tensor([labels[i] for i in rows]))
         for rows in plan(recipe, [len(x) for x in ids], of_sst2)
     )
     curve = fit(args, recipe, network, tokenizer, batches, loss_of)
     files = {name: fingerprint(targets / name) for name in ("pieces.json", "targets.npz")}
-    save(args, recipe, network, tokenizer, curve, teacher="companion", targets=files)
+    save(args, recipe, network, tokenizer, curve, **about, targets=files)
 
 
 def begin(args: argparse.Namespace, recipe: Recipe, pieces: int) -> Any:
@@ -360,6 +369,10 @@ def fit(
         if recipe.word_dropout:
             drop = torch.rand(batch["input_ids"].shape) < recipe.word_dropout
             batch["input_ids"][drop & ~torch.isin(batch["input_ids"], stays)] = tokenizer.unk_token_id
+        if recipe.masked_share:
+            mask = batch["attention_mask"]  # (texts, tokens)
+            some = torch.rand(len(mask), 1) < recipe.masked_share
+            mask[some & (torch.rand(mask.shape) < torch.rand(len(mask), 1))] = 0
         with torch.autocast(torch.device(args.device).type, dtype=torch.bfloat16, enabled=args.bf16):
             logits = network(**on(args.device, batch)).logits
         loss = loss_of(recipe, logits.float(), *(values.to(args.device) for values in wanted))
@@ -426,6 +439,7 @@ def main() -> None:
     command.add_argument("--out", required=True)
     command = commands.add_parser("train")
     command.add_argument("--targets", required=True, help="folder that `targets` wrote")
+    command.add_argument("--start", help="folder of a model of this wiring, to go on from")
     options(command, Recipe())
     args = parser.parse_args()
     if args.command == "targets":
