@@ -1,0 +1,168 @@
+"""Chapter 8: wirings that went on under random attention masks, beside controls. No torch.
+
+`python -m lrp_book.ch08_masks results/random-masks` judges `results/predictions/2026-11-28-random-masks.md`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lrp_book.ch08_wirings import STATISTIC, title_of
+from lrp_book.predictions import FAILED, MET
+from lrp_book.records.shapley import r_with, read
+from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
+from lrp_companion.metrics.faithfulness import pearson, spearman
+from lrp_companion.metrics.statistics import side_of_zero
+from lrp_companion.runs.load import TextRun, load_run, nearby
+from lrp_companion.schema import DEFAULT_PROTOCOL
+
+TRAINED = ("post-ln-first", "llama")
+KINDS = {"plain": "control", "masks": "with masks"}
+CORRELATE: Mapping[str, Callable[..., float]] = {"pearson": pearson, "spearman": spearman}
+WORDS = replace(DEFAULT_PROTOCOL, site="word", tokens="no-special", map="raw", target="logit")
+OPEN = "open"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A training: its run on SST-2 and its record of Shapley values."""
+
+    run: TextRun
+    shapley: Sequence[Mapping[str, Any]]
+
+    def r(self, method: str, statistic: str) -> np.ndarray:
+        """r of a method with LOO by the attention mask, sentence by sentence."""
+        return self.run.r(method, replace(WORDS, removal="attention-mask", statistic=statistic))
+
+    def between(self, removal: str, statistic: str) -> np.ndarray:
+        """r of LOO by the attention mask with LOO by another removal."""
+        first, other = (self._words(which) for which in ("attention-mask", removal))
+        return np.array([CORRELATE[statistic](a, b) for a, b in zip(first, other, strict=True)])
+
+    def first_over_others(self) -> np.ndarray:
+        """|LOO at the first token| over the mean |LOO| of the words."""
+        whole = self.run.loo(replace(WORDS, removal="attention-mask", tokens="all"))
+        words = [np.abs(loo).mean() for loo in self._words("attention-mask")]
+        return np.array([abs(loo[0]) for loo in whole]) / np.array(words)
+
+    def with_shapley(self, method: str, statistic: str) -> np.ndarray:
+        """r of a map with Shapley values."""
+        return r_with(self.shapley, statistic=statistic, maps=(method,))[method]
+
+    def _words(self, removal: str) -> list[np.ndarray]:
+        maps = self.run.loo(replace(WORDS, removal=removal))
+        return [np.delete(loo, special) for loo, special in zip(maps, self.run.specials(), strict=True)]
+
+
+def load_trained(folder: str | Path = "results/random-masks") -> dict[tuple[str, str], Trained]:
+    """The trainings by wiring and kind.
+
+    Raises
+    ------
+    SourceError : there is no such folder, or a run in it cannot be read.
+    """
+    at = nearby(folder)
+    out = {}
+    for wiring in TRAINED:
+        for kind in KINDS:
+            run = load_run(at / f"{wiring}-{kind}")
+            assert isinstance(run, TextRun)
+            out[wiring, kind] = Trained(run, read(at / f"shapley-{wiring}-{kind}.npz"))
+    return out
+
+
+MEASURES: Mapping[str, Callable[[Trained, str], np.ndarray]] = {
+    "LOO by mask, with LOO by deletion": lambda one, by: one.between("delete", by),
+    "LOO by mask, with LOO by [MASK]": lambda one, by: one.between("mask-token", by),
+    "LOO, with Shapley values": lambda one, by: one.with_shapley("loo", by),
+    "AttnLRP, with Shapley values": lambda one, by: one.with_shapley("attnlrp", by),
+    "AttnLRP, with LOO": lambda one, by: one.r("attnlrp", by),
+    "CP-LRP, with LOO": lambda one, by: one.r("cp-lrp", by),
+    "mask gradient, with LOO": lambda one, by: one.r("mask-gradient", by),
+}
+"""What is measured sentence by sentence, by a statistic: r of the first map with the second."""
+RISES = {1: tuple(MEASURES)[:2], 3: tuple(MEASURES)[2:3], 4: tuple(MEASURES)[4:5]}
+"""The measures that points 1, 3 and 4 say rise."""
+
+
+def rows(trained: Mapping[tuple[str, str], Trained]) -> list[dict[str, Any]]:
+    """`MEASURES` of each wiring: `KIND, STATISTIC` its mean, `rise, STATISTIC` the paired difference."""
+    out = []
+    for wiring in TRAINED:
+        for name, measure in MEASURES.items():
+            row: dict[str, Any] = {"wiring": title_of(wiring), "name": wiring, "r": name}
+            for by in STATISTIC:
+                values = {kind: measure(trained[wiring, kind], by) for kind in KINDS}
+                row |= {f"{kind}, {by}": bootstrap_mean(values[kind]) for kind in KINDS}
+                row[f"rise, {by}"] = paired_difference(values["masks"], values["plain"])
+            out.append(row)
+    return out
+
+
+def outcomes(trained: Mapping[tuple[str, str], Trained]) -> list[dict[str, Any]]:
+    """The prediction's six points: `point`, `predicted`, `outcome`, `figures` by name."""
+    measured = rows(trained)
+    rise = {
+        f"{row['wiring']}, {row['r']}, {by}": row[f"rise, {by}"] for row in measured for by in STATISTIC
+    }
+
+    def of(names: Sequence[str]) -> dict[str, Interval]:
+        return {label: value for label, value in rise.items() if any(f", {name}, " in label for name in names)}
+
+    bert = [trained[TRAINED[0], kind].first_over_others() for kind in ("plain", "masks")]
+    gaps = {
+        (wiring, by): [
+            paired_difference(one.r("cp-lrp", by), one.r("attnlrp", by))
+            for one in (trained[wiring, kind] for kind in KINDS)
+        ]
+        for wiring in TRAINED
+        for by in STATISTIC
+    }
+    ahead = {
+        title_of(wiring): paired_difference(
+            *(trained[wiring, "masks"].with_shapley(name, "pearson") for name in ("attnlrp", "loo"))
+        )
+        for wiring in TRAINED
+    }
+    stays = [{side_of_zero(value) for value in pair} for pair in gaps.values()]
+    order = MET if all(len(sides) == 1 and "across" not in sides for sides in stays) else OPEN
+    if any(sides == {"above", "below"} for sides in stays):
+        order = FAILED
+    shown = {
+        f"{title_of(wiring)}, {by}, {KINDS[kind]}": value
+        for (wiring, by), pair in gaps.items()
+        for kind, value in zip(KINDS, pair, strict=True)
+    }
+    points = (
+        ("Removals agree more", of(RISES[1]), None),
+        ("[CLS] is less of an outlier (BERT's)", {"fall": paired_difference(*bert)}, None),
+        ("LOO and Shapley values agree more", of(RISES[3]), None),
+        ("AttnLRP agrees more with LOO", of(RISES[4]), None),
+        ("The order of the two rule sets stays", shown, order),
+        ("AttnLRP stays ahead of LOO by Shapley values", ahead, None),
+    )
+    return [
+        {"point": k, "predicted": says, "figures": figures, "outcome": outcome or _all_above(figures)}
+        for k, (says, figures, outcome) in enumerate(points, 1)
+    ]
+
+
+def _all_above(figures: Mapping[str, Interval]) -> str:
+    sides = {side_of_zero(value) for value in figures.values()}
+    return MET if sides == {"above"} else FAILED if "below" in sides else OPEN
+
+
+if __name__ == "__main__":
+    of_folder = load_trained(*sys.argv[1:2])
+    for line in rows(of_folder):
+        print({name: str(value) for name, value in line.items()})
+    for line in outcomes(of_folder):
+        print(line["point"], line["predicted"], line["outcome"])
+        for label, value in line["figures"].items():
+            print("   ", label, value)
