@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from lrp_companion.metrics.faithfulness import pearson, spearman
 from lrp_companion.metrics.statistics import side_of_zero
 from lrp_companion.runs.load import TextRun, load_run, nearby
 from lrp_companion.schema import DEFAULT_PROTOCOL
+from lrp_companion.show.tables import Table, table
 
 TRAINED = ("post-ln-first", "llama")
 KINDS = {"plain": "control", "masks": "with masks"}
@@ -89,6 +91,8 @@ MEASURES: Mapping[str, Callable[[Trained, str], np.ndarray]] = {
 """What is measured sentence by sentence, by a statistic: r of the first map with the second."""
 RISES = {1: tuple(MEASURES)[:2], 3: tuple(MEASURES)[2:3], 4: tuple(MEASURES)[4:5]}
 """The measures that points 1, 3 and 4 say rise."""
+CHANGES = (*RISES[1][:1], *RISES[3], *tuple(MEASURES)[3:5])
+"""The measures that the chapter shows first."""
 
 
 def rows(trained: Mapping[tuple[str, str], Trained]) -> list[dict[str, Any]]:
@@ -108,12 +112,14 @@ def rows(trained: Mapping[tuple[str, str], Trained]) -> list[dict[str, Any]]:
 def outcomes(trained: Mapping[tuple[str, str], Trained]) -> list[dict[str, Any]]:
     """The prediction's six points: `point`, `predicted`, `outcome`, `figures` by name."""
     measured = rows(trained)
-    rise = {
-        f"{row['wiring']}, {row['r']}, {by}": row[f"rise, {by}"] for row in measured for by in STATISTIC
-    }
 
-    def of(names: Sequence[str]) -> dict[str, Interval]:
-        return {label: value for label, value in rise.items() if any(f", {name}, " in label for name in names)}
+    def rise(point: int) -> dict[str, Interval]:
+        return {
+            f"{row['wiring']}, {row['r']}, {by}": row[f"rise, {by}"]
+            for row in measured
+            if row["r"] in RISES[point]
+            for by in STATISTIC
+        }
 
     bert = [trained[TRAINED[0], kind].first_over_others() for kind in ("plain", "masks")]
     gaps = {
@@ -140,10 +146,10 @@ def outcomes(trained: Mapping[tuple[str, str], Trained]) -> list[dict[str, Any]]
         for kind, value in zip(KINDS, pair, strict=True)
     }
     points = (
-        ("Removals agree more", of(RISES[1]), None),
+        ("Removals agree more", rise(1), None),
         ("[CLS] is less of an outlier (BERT's)", {"fall": paired_difference(*bert)}, None),
-        ("LOO and Shapley values agree more", of(RISES[3]), None),
-        ("AttnLRP agrees more with LOO", of(RISES[4]), None),
+        ("LOO and Shapley values agree more", rise(3), None),
+        ("AttnLRP agrees more with LOO", rise(4), None),
         ("The order of the two rule sets stays", shown, order),
         ("AttnLRP stays ahead of LOO by Shapley values", ahead, None),
     )
@@ -151,6 +157,25 @@ def outcomes(trained: Mapping[tuple[str, str], Trained]) -> list[dict[str, Any]]
         {"point": k, "predicted": says, "figures": figures, "outcome": outcome or _all_above(figures)}
         for k, (says, figures, outcome) in enumerate(points, 1)
     ]
+
+
+def masked_table(rows: Sequence[Mapping[str, Any]], statistic: str, *, caption: str) -> Table:
+    """`rows` by one statistic: the control, with masks, and the paired difference."""
+    columns = {f"{kind}, {statistic}": label for kind, label in KINDS.items()}
+    columns |= {f"rise, {statistic}": "difference"}
+    return table(rows, columns={"wiring": "wiring", "r": "r of", **columns}, caption=caption)
+
+
+def trainings_table(folder: str | Path, *, caption: str) -> Table:
+    """Rate, share of masked texts and accuracy of each training; its start is the first of chapter 8."""
+    made = []
+    for path in sorted(nearby(folder).glob("*.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        row = {"wiring": title_of(record["wiring"]), "kind": path.stem.removeprefix(record["wiring"] + "-")}
+        row |= {"masked": record["recipe"]["masked_share"], "rate": f"{record['recipe']['learning_rate']:g}"}
+        made.append({**row, "accuracy": f"{record['sst2_validation']['accuracy']:.3f}"})
+    columns = {"wiring": "wiring", "kind": "training", "masked": "texts under masks", "rate": "highest rate"}
+    return table(made, columns={**columns, "accuracy": "accuracy"}, caption=caption)
 
 
 def _all_above(figures: Mapping[str, Interval]) -> str:
