@@ -175,7 +175,7 @@ def yardsticks_figure(texts: Texts, *, title: str) -> Drawing:
     )
     height = 1.4 + 0.32 * len(SHOWN)
     figure, panels = drawing(
-        f"{title}. {told}.", columns=2, height=height, width=7.6, sharex=True, sharey=True
+        f"{title}. {told}.", columns=2, height=height, sharex=True, sharey=True
     )
     for axes, (by, heading) in zip(panels, STATISTIC.items(), strict=True):
         for row, name in enumerate(SHOWN):
