@@ -192,7 +192,7 @@ def yardsticks_figure(texts: Texts, *, title: str) -> Drawing:
                 }
                 axes.plot(value.mean, row, label=label if row == 0 else None, **look)
         axes.set_title(heading)
-        axes.set_xlim(-0.15, 1.03)
+        axes.set_xlim(-0.15, 1.1)
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
         axes.set_yticks(range(len(SHOWN)), labels)
