@@ -174,9 +174,7 @@ def yardsticks_figure(texts: Texts, *, title: str) -> Drawing:
         for name, label in zip(SHOWN, labels, strict=True)
     )
     height = 1.4 + 0.32 * len(SHOWN)
-    figure, panels = drawing(
-        f"{title}. {told}.", columns=2, height=height, sharex=True, sharey=True
-    )
+    figure, panels = drawing(f"{title}. {told}.", columns=2, height=height, sharex=True, sharey=True)
     for axes, (by, heading) in zip(panels, STATISTIC.items(), strict=True):
         for row, name in enumerate(SHOWN):
             ends = [rows[name][f"{judge}, {by}"].mean for judge in JUDGES]
