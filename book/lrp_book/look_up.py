@@ -62,13 +62,13 @@ class Reading:
 
 
 READINGS = {
+    "Divided by sums (as in the paper)": Reading("word+position", "all", "all", "sum-to-one"),
     "Words only": Reading("word", "no-special", "words"),
     "All tokens, positions": Reading("word+position", "all", "all"),
     "The same without [CLS]": Reading("word+position", "", "no [CLS]"),
-    "Divided by sums, as in the paper": Reading("word+position", "all", "all", "sum-to-one"),
     "Divided, without [CLS]": Reading("word+position", "", "no [CLS]", "sum-to-one"),
 }
-"""What is counted, by the title of its tab."""
+"""What is counted, by the title of its tab; the first is open."""
 PATHS = {"front-to-back": "Front to back", "back-to-front": "Back to front", "single": "One layer alone"}
 DATA = {"SST": ("sst2-12", "sst2"), "IMDB": ("imdb-12", "imdb")}
 

@@ -174,9 +174,7 @@ def yardsticks_figure(texts: Texts, *, title: str) -> Drawing:
         for name, label in zip(SHOWN, labels, strict=True)
     )
     height = 1.4 + 0.32 * len(SHOWN)
-    figure, panels = drawing(
-        f"{title}. {told}.", columns=2, height=height, width=7.6, sharex=True, sharey=True
-    )
+    figure, panels = drawing(f"{title}. {told}.", columns=2, height=height, sharex=True, sharey=True)
     for axes, (by, heading) in zip(panels, STATISTIC.items(), strict=True):
         for row, name in enumerate(SHOWN):
             ends = [rows[name][f"{judge}, {by}"].mean for judge in JUDGES]
@@ -192,7 +190,7 @@ def yardsticks_figure(texts: Texts, *, title: str) -> Drawing:
                 }
                 axes.plot(value.mean, row, label=label if row == 0 else None, **look)
         axes.set_title(heading)
-        axes.set_xlim(-0.15, 1.03)
+        axes.set_xlim(-0.15, 1.1)
         axes.grid(visible=False, axis="y")
         axes.tick_params(axis="y", length=0)
         axes.set_yticks(range(len(SHOWN)), labels)
