@@ -264,8 +264,8 @@ def page(kept: Records) -> list[str]:
     out += ["(look-up-1)=", "## Table 1: two graphs of one function", ""]
     both = ["paper", "ours"]
     pairs = dict.fromkeys(PAIR_NAMES.values(), both)
-    forms = {"raw": "Raw maps", "sum-to-one": "Maps divided by their sum"}
-    assert tuple(forms) == tuple(MAP_SUFFIXES)
+    forms = {"sum-to-one": "Divided by sums (as in the paper)", "raw": "Raw maps"}
+    assert set(forms) == set(MAP_SUFFIXES)
     chapter = "[chapter 2](../notebooks/02_mnist_invariance.ipynb)"
     out += [
         f"MNIST, attention without softmax ({chapter}); five nets; Pearson only. "
