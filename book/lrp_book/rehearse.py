@@ -58,13 +58,17 @@ class Played:
         """How many words the speaker says on the slide."""
         return len((self.slide.notes["Say"] + " " + self.slide.notes["Ask"]).split())
 
+    @property
+    def spoken(self) -> int:
+        """In how many of the slide's minutes one speaks."""
+        return self.minutes - self.slide.room
+
     def clock(self) -> list[str]:
         """Return what is wrong with the slide's minutes and words."""
-        spoken = self.minutes - self.slide.room
-        if spoken < 1:
-            return [f"the clock: minute {self.slide.minute}, {spoken} minutes to speak"]
-        fits = WORDS[0] * spoken <= self.words <= WORDS[1] * spoken
-        return [] if fits else [f"{self.words} words to say in {spoken} minutes"]
+        if self.spoken < 1:
+            return [f"the clock: minute {self.slide.minute}, {self.spoken} minutes to speak"]
+        fits = WORDS[0] * self.spoken <= self.words <= WORDS[1] * self.spoken
+        return [] if fits else [f"{self.words} words to say in {self.spoken} minutes"]
 
 
 def steps_of(slide: Slide) -> list[tuple[str, str]]:
@@ -204,7 +208,7 @@ def main() -> int:
             decks, sources = ROOT / "_build/html/book/slides", ROOT / "book/slides"
             for one in rehearse(browser, decks, sources, session):
                 head = f"{one.slide.minute:3d} {one.slide.title[:44]:44s}"
-                print(f"{head} {one.words:4d} words in {one.minutes:2d} min, {one.steps} steps")
+                print(f"{head} {one.words:4d} words in {one.spoken}/{one.minutes} min, {one.steps} steps")
                 for fault in one.faults:
                     failed = True
                     print(f"      FAILS: {fault}")
