@@ -66,9 +66,18 @@ def test_a_control_that_is_not_there_is_red(html: Path, browser: Any) -> None:
     assert told == "there is no control flatten"
 
 
-def test_more_words_than_minutes_are_red() -> None:
-    slide = Slide(1, "A", 0, {"Say": "word " * 301, "Ask": "", "Next": ""})
-    assert rehearse.Played(slide, 3).words == 301 > 3 * rehearse.WORDS
+@pytest.mark.parametrize("session", rehearse.SESSIONS)
+def test_sixty_to_a_hundred_words_are_said_a_minute_where_one_speaks(session: str) -> None:
+    slides = read_session((SOURCES / f"{session}.md").read_text(encoding="utf-8")).slides
+    played = map(rehearse.Played, slides, rehearse.minutes_of(slides))
+    assert not {one.slide.title: told for one in played if (told := one.clock())}
+
+
+@pytest.mark.parametrize(("words", "room", "told"), [(301, 0, 3), (179, 0, 3), (180, 0, 0), (201, 1, 2)])
+def test_too_many_or_too_few_words_for_the_minutes_are_red(words: int, room: int, told: int) -> None:
+    slide = Slide(1, "A", 0, {"Say": "word " * words, "Ask": "", "Next": ""}, room)
+    assert rehearse.Played(slide, 3).clock() == [f"{words} words to say in {told} minutes"] * bool(told)
+    assert rehearse.Played(slide, room).clock() == ["the clock: minute 0, 0 minutes to speak"]
     assert rehearse.minutes_of([slide, dataclasses.replace(slide, minute=3)]) == [3, 87]
 
 

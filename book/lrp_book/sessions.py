@@ -1,7 +1,8 @@
 """A session of the course from one file: its deck of slides, the plan, two pages and the run sheet.
 
-In `book/slides/sessionN.md` a slide's `{notes}` say from which `:minute:` it is shown, what to say, what to
-ask and what to click next; `{answers}` holds typical answers. Three more blocks are on no slide. `{part}
+In `book/slides/sessionN.md` a slide's `{notes}` say from which `:minute:` it is shown, in how many minutes of
+`:room:` the room votes, works or rests, what to say, what to ask and what to click next; `{answers}` holds
+typical answers. Three more blocks are on no slide. `{part}
 TITLE` stands in the first slide of a part of the plan, or, with a `:minute:` of its own, where a break
 begins; its text is what the teacher does, `:where:` the student's link, `:screen:` the teacher's.
 `{handout}` and `{teaching}` are the students' and the teacher's page, in which `<!-- goals -->` and `<!--
@@ -25,7 +26,7 @@ BLOCKS = ("notes", "answers", "part", "handout", "teaching")
 """What a deck has on no slide."""
 SAID = ("Say", "Ask", "Next")
 _HEADING = re.compile(r"^#{1,2} (.*)$", re.MULTILINE)
-_NOTES = re.compile(r"^```\{notes\}\n(?::minute: (\d+)\n)?(.*?)\n```$", re.MULTILINE | re.DOTALL)
+_NOTES = re.compile(r"^```\{notes\}\n(?::minute: (\d+)\n)?(?::room: (\d+)\n)?(.*?)\n```$", re.M | re.S)
 _ANSWERS = re.compile(r"^(`{3,})\{answers\}\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 _LABEL = re.compile(r"^\*\*(\w+)\.\*\* ", re.MULTILINE)
 _PART = re.compile(r"^```\{part\} ([^\n]*)\n((?::[^\n]*\n)*)\n?(.*?)\n```$", re.MULTILINE | re.DOTALL)
@@ -55,12 +56,13 @@ without this box.
 
 @dataclass(frozen=True)
 class Slide:
-    """A slide as described by its notes: number from 1, title, minute, and the notes by label."""
+    """A slide as its notes describe it: number from 1, title, minute, notes by label, the room's minutes."""
 
     number: int
     title: str
     minute: int
     notes: dict[str, str]
+    room: int = 0
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def read_session(text: str) -> Session:
 
 def _slide(number: int, title: str, body: str) -> Slide:
     notes, answers = _NOTES.search(body), _ANSWERS.search(body)
-    pieces = _LABEL.split(notes[2])[1:] if notes else []
+    pieces = _LABEL.split(notes[3])[1:] if notes else []
     labelled = {label: text.strip() for label, text in zip(pieces[::2], pieces[1::2], strict=True)}
     lacking = [label for label in SAID if not labelled.get(label)]
     if notes is None or notes[1] is None or lacking:
@@ -137,7 +139,7 @@ def _slide(number: int, title: str, body: str) -> Slide:
         raise InputError("session", got=got, expected=expected, hint="complete the slide's notes")
     if answers:
         labelled["Hear"] = answers[2].strip()
-    return Slide(number, title, int(notes[1]), labelled)
+    return Slide(number, title, int(notes[1]), labelled, int(notes[2] or 0))
 
 
 def _check_clock(slides: list[Slide], begun: list[tuple[int, int]]) -> None:

@@ -273,16 +273,17 @@ class CellDirective(SphinxDirective):
 
 
 class NotesDirective(SphinxDirective):
-    """`{notes}`: a speaker's notes from a `minute` on. `{answers}`: typical answers; no student gets them."""
+    """`{notes}` from a `minute` on, some of them the `room`'s. `{answers}`: typical; no student gets them."""
 
     has_content = True
-    option_spec = {"minute": directives.nonnegative_int}
+    option_spec = {"minute": directives.nonnegative_int, "room": directives.positive_int}
 
     def run(self) -> list[nodes.Node]:
         """Return the notes in the element that reveal.js looks for."""
         holder = nodes.Element()
-        minute = self.options.get("minute")
-        head = "Typical answers" if self.name == "answers" else f"Minute {minute}"
+        room = self.options.get("room")
+        head = f"Minute {self.options.get('minute')}" + (f"; {room} min for the room" if room else "")
+        head = "Typical answers" if self.name == "answers" else head
         holder += nodes.paragraph("", "", nodes.strong("", head))
         self.state.nested_parse(self.content, self.content_offset, holder)
         return [
