@@ -298,9 +298,6 @@ def depth_paths(runs: Iterable[Any]) -> Row:
     Raises
     ------
     InputError : no run with masks is left.
-
-    >>> depth_paths(load_runs("results"))["runs"][0]["label"]  # doctest: +SKIP
-    'SST-2, 12 layers'
     """
     masked = [run for run in runs if isinstance(run, TextRun) and run.masks]
     if not masked:

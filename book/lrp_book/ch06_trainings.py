@@ -89,9 +89,6 @@ def trainings(runs: Sequence[TextRun]) -> xr.DataArray:
     ------
     InputError : fewer than two runs, one that is not on reviews, other data, depth or examples, or the same
         weights twice.
-
-    >>> trainings(load_runs([first, second])).sizes["training"]  # doctest: +SKIP
-    2
     """
     _check(runs)
     cells = []

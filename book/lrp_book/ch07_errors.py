@@ -73,9 +73,6 @@ def anytime_maps(
     ------
     InputError : a text that cannot be explained, a class that does not exist, a seed that is not a whole
         number from 0.
-
-    >>> anytime_maps(clf, "a film of rare grace")[0]["ways"]["hybrid"][-1]["r"]  # doctest: +SKIP
-    {'no-special': 1.0, 'all': 1.0}
     """
     check_seed(seed)
     encoded = clf.encode(texts)
@@ -162,9 +159,6 @@ def mask_paths(
     Raises
     ------
     InputError : no place, one outside the text, or fewer than two points.
-
-    >>> mask_paths(clf, "a film of rare grace", places=[4, 5])["value"].shape  # doctest: +SKIP
-    (2, 21)
     """
     (encoded,) = clf.encode([text])
     count = len(encoded)
@@ -239,9 +233,6 @@ def pair_removals(clf: Classifier, text: str, *, target: int | None = None) -> R
     Raises
     ------
     InputError : a text with fewer than two words.
-
-    >>> pair_removals(clf, "a great , great film")["backing"].shape  # doctest: +SKIP
-    (7, 7)
     """
     (encoded,) = clf.encode([text])
     words = np.flatnonzero(~encoded.special).tolist()
@@ -272,9 +263,6 @@ def backed_pairs(clf: Classifier, texts: Sequence[str]) -> list[Row]:
     list
         Rows `text` (its place in `texts`), `label`, `words`, `places`, `single` (LOO of both), `pair`,
         `backing`, and `largest`, the largest |LOO| of a single word of the text.
-
-    >>> backed_pairs(clf, ["a great , great film"])[0]["words"]  # doctest: +SKIP
-    ('great', 'great')
     """
     rows = []
     for place, text in enumerate(texts):
@@ -323,9 +311,6 @@ def where_it_errs(run: TextRun, attention: Mapping[str, Any], methods: Sequence[
     Raises
     ------
     InputError : attention of another model or data, or without an example of the run.
-
-    >>> where_it_errs(run, attention, ["attnlrp"])[0]["feature"]  # doctest: +SKIP
-    'length'
     """
     known = features(run) | _attention_of(run, attention)
     rows: list[Row] = []

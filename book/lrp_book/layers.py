@@ -242,9 +242,6 @@ def layer_game(run: TextRun, *, site: str = "word", tokens: str = "no-special") 
     Raises
     ------
     InputError : an unknown site or choice of tokens, or a run without all masks.
-
-    >>> layer_game(load_run("results/sst2-companion-6")).layers  # doctest: +SKIP
-    6
     """
     protocol = Protocol(site=site, tokens=tokens)
     means = {part: run.mask_means(site=site, tokens=tokens, part=part) for part in EXAMPLES_OF}

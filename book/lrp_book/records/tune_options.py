@@ -114,10 +114,6 @@ def compare_options(
     Raises
     ------
     InputError : fewer texts of that length than `limit`.
-
-    >>> options = [Option(), Option(4)]
-    >>> compare_options(clf, data, options=options, limit=20)["rows"][1]["passes"]  # doctest: +SKIP
-    [5.0, 5.0]
     """
     texts = _draw(clf, data, limit, seed)
     r, errors = (np.full((len(options), len(TOKEN_CHOICES), limit), np.nan) for _ in range(2))
@@ -158,9 +154,6 @@ def compare_masks(
     Raises
     ------
     InputError : fewer texts of that length than `limit`.
-
-    >>> len(compare_masks(clf, data, limit=20)["r"]["all"])  # of 6 layers  # doctest: +SKIP
-    64
     """
     texts = _draw(clf, data, limit, seed)
     r = np.full((len(TOKEN_CHOICES), limit, 2**clf.card.layers), np.nan)

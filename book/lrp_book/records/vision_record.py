@@ -41,10 +41,6 @@ def vision_record(
     Raises
     ------
     InputError : a model of texts, or data without images.
-
-    >>> from lrp_companion import load_classifier, load_dataset
-    >>> clf = load_classifier("training/vit")                           # doctest: +SKIP
-    >>> vision_record(clf, load_dataset("mnist", side=28), limit=500)  # doctest: +SKIP
     """
     check_classifier("vision_record", clf)
     if not clf.reads_images or data.images is None:
