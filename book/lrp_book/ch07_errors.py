@@ -345,7 +345,7 @@ def _attention_of(run: TextRun, attention: Mapping[str, Any]) -> dict[str, np.nd
     return {name: np.array(attention["rows"][name])[places] for name in ("concentration", "special")}
 
 
-def errs_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
+def errs_table(rows: Sequence[Row], *, title: str) -> Table:
     """Rows of `where_it_errs`: an effect by method, measure and feature; * where p, Holm is below 0.05."""
     lines: dict[tuple[str, str], Row] = {}
     for row in rows:
@@ -353,15 +353,15 @@ def errs_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
             (FEATURES[feature] for feature in dict.fromkeys(row["feature"] for row in rows)), "undefined"
         )
         line = lines.setdefault((row["method"], row["of"]), head)
-        line[FEATURES[row["feature"]]] = row["effect"].text(digits) + " *" * (row["p, Holm"] < 0.05)
-    return table(list(lines.values()), caption=title, digits=digits)
+        line[FEATURES[row["feature"]]] = row["effect"].text(2) + " *" * (row["p, Holm"] < 0.05)
+    return table(list(lines.values()), caption=title)
 
 
 STAGES = {"M": "mask gradient", "S1": "every softmax exact", "S3": "one layer at a time, exact"}
 """Steps from the mask gradient to LOO that the records of `results/mask-gradient-error` hold."""
 
 
-def stages_table(records: Sequence[Mapping[str, Any]], *, digits: int = 2) -> Table:
+def stages_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """How far each step from the mask gradient to LOO is from LOO, and its r."""
     rows = [
         {"data": _data(record), "step": name}
@@ -371,7 +371,7 @@ def stages_table(records: Sequence[Mapping[str, Any]], *, digits: int = 2) -> Ta
         for stage, name in STAGES.items()
     ]
     caption = "From the mask gradient to LOO, words only. Distance: sum |S − LOO| / sum |LOO|"
-    return table(rows, caption=caption, digits=digits)
+    return table(rows, caption=caption)
 
 
 def error_shares_table(records: Sequence[Mapping[str, Any]], *, digits: int = 2) -> Table:
@@ -409,7 +409,7 @@ def _column(record: Mapping[str, Any], which: str, name: str) -> np.ndarray:
     return np.array([row[which][name] for row in record["rows"]], dtype=np.float64)
 
 
-def zero_node_table(record: Mapping[str, Any], *, digits: int = 2) -> Table:
+def zero_node_table(record: Mapping[str, Any]) -> Table:
     """The slope of the mask at w = 0 against LOO, by the largest attention that a word receives."""
     slopes = {name: np.array(values) for name, values in record["slopes"].items()}
     size, off = np.abs(slopes["loo"]), np.abs(slopes["slope"] - slopes["loo"])
@@ -421,5 +421,4 @@ def zero_node_table(record: Mapping[str, Any], *, digits: int = 2) -> Table:
             row = {"largest attention received": f"{low:g} to {min(high, 1):g}", "words": int(keep.sum())}
             row |= {"|LOO|": np.median(size[keep]), "|slope at 0 − LOO|": np.median(off[keep])}
             rows.append({**row, "their ratio": np.median(off[keep] / np.maximum(size[keep], 1e-9))})
-    caption = f"The node at w = 0, medians over words, {record['config']['data']}"
-    return table(rows, caption=caption, digits=digits)
+    return table(rows, caption=f"The node at w = 0, medians over words, {record['config']['data']}")

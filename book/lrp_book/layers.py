@@ -448,18 +448,13 @@ def gain_under(gains: xr.Dataset, protocol: Protocol) -> dict[str, Any]:
 
 
 @mpl.rc_context(LOOK)
-def gain_map(
-    gains: xr.Dataset, *, title: str, removal: str = "attention-mask", target: str = "logit"
-) -> Drawing:
-    """Draw the gain in mean r of each layer under each site, token choice and map.
+def gain_map(gains: xr.Dataset, *, title: str) -> Drawing:
+    """Draw the gain in mean r of each layer under each site, token choice and map, for LOO of the logit by the
+    attention mask.
 
     A number is printed where the whole interval lies on one side of 0 and two decimals show it.
-
-    The cells of `layer_gains` with this removal and target are drawn.
     """
-    for name, option in (("removal", removal), ("target", target)):
-        choose("gain_map", name, option, tuple(gains[name].values.tolist()))
-    chosen = gains.sel(removal=removal, target=target).stack(cell=CELL)
+    chosen = gains.sel(removal="attention-mask", target="logit").stack(cell=CELL)
     lines = chosen["gains"].values.tolist()
     values = np.array([[gain.mean for gain in line] for line in lines])
     words = {name: options for name, (_, options) in AXIS_LABELS.items()}
@@ -495,19 +490,11 @@ def late_table(paths: Mapping[str, xr.Dataset], *, title: str) -> Table:
         for tokens in gains["tokens"].values.tolist():
             of_tokens = gains.sel(tokens=tokens)
             later, total = (side(of_tokens[name]).values for name in ("later - first", "total"))
-            row: dict[str, Any] = {at: np.sum(later == at) for at in ("above", "across", "below")}
-            row |= {f"total {at}": np.sum(total == at) for at in ("above", "below")}
-            row |= {"cells": later.size, "both": np.sum((later == "above") & (total == "above"))}
-            rows.append({"path": f"{path.replace('-', ' ')}; {AXIS_LABELS['tokens'][1][tokens]}", **row})
-    columns = {
-        "path": "path; tokens that count",
-        "cells": "cells",
-        "above": "later > first",
-        "across": "open",
-        "below": "first > later",
-        "total above": "r rises",
-        "total below": "r falls",
-        "both": "rises, later > first",
-    }
+            words = f"{path.replace('-', ' ')}; {AXIS_LABELS['tokens'][1][tokens]}"
+            row: dict[str, Any] = {"path; tokens that count": words, "cells": later.size}
+            heads = {"above": "later > first", "across": "open", "below": "first > later"}
+            row |= {head: np.sum(later == at) for at, head in heads.items()}
+            row |= {"r rises": np.sum(total == "above"), "r falls": np.sum(total == "below")}
+            rows.append({**row, "rises, later > first": np.sum((later == "above") & (total == "above"))})
     caption = f"{title}: cells (site, map, removal, output; Pearson) by where the whole 95 % interval lies"
-    return table(rows, columns=columns, caption=caption)
+    return table(rows, caption=caption)
