@@ -15,11 +15,6 @@ TOOLS = {"papermill": "papermill", "nbformat": "nbformat", "jupyter_book": "jupy
 
 def check_place(root: Path = ROOT) -> None:
     """Refuse to build without the book's pages, as from an installed wheel, or without its tools.
-
-    Raises
-    ------
-    SourceError : this is not a checkout of the project.
-    InputError : a package that only the book needs is not installed.
     """
     if not all((root / part).exists() for part in PARTS):
         got, expected = f"a package in {root}, without the book's pages", "a checkout of the project"

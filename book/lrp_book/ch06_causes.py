@@ -181,10 +181,6 @@ def special_shares(run: TextRun) -> list[Row]:
         A row per step: `bypassed` (in words), and as intervals over examples: `[CLS]` and `[SEP]`, fractions
         of sum |R| over all tokens; `position of [CLS]`, the relevance of that position embedding, with its
         sign, in the same unit; `words` and `words + positions`, the share of maps with a negative sum.
-
-    Raises
-    ------
-    InputError : the run has no masks.
     """
     needs_text("special_shares", run)
     needs_masks("special_shares", run)
@@ -421,10 +417,6 @@ def tag_effects(differences: Mapping[str, np.ndarray], tags: Sequence[Sequence[s
     -------
     list
         As `subgroups`, without `run`: `feature` is the tag, and `with tag` the mean of the texts with it.
-
-    Raises
-    ------
-    InputError : not one difference per text.
 
     >>> differences = {"words only (default)": np.array([0.0, 0.1, 0.5, 0.7])}
     >>> rows = tag_effects(differences, [["plain"], [], ["irony"], ["irony"]])

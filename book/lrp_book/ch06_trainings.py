@@ -85,11 +85,6 @@ def trainings(runs: Sequence[TextRun]) -> xr.DataArray:
     DataArray
         Axes `training`, those of a protocol (without the map that repeats another) and `of`: mean, low and
         high, the 95 % interval over examples. Its attributes are `runs` and `title` (data, depth and n).
-
-    Raises
-    ------
-    InputError : fewer than two runs, one that is not on reviews, other data, depth or examples, or the same
-        weights twice.
     """
     _check(runs)
     cells = []

@@ -68,11 +68,6 @@ def anytime_maps(
         `forwards` and `backwards` (passes so far), `exact` (places of the tokens that have LOO's own value),
         and by tokens ("no-special", "all") `r`, Pearson's with LOO (NaN where undefined), and `error`, sum |R
         - LOO| / sum |LOO|.
-
-    Raises
-    ------
-    InputError : a text that cannot be explained, a class that does not exist, a seed that is not a whole
-        number from 0.
     """
     check_seed(seed)
     encoded = clf.encode(texts)
@@ -155,10 +150,6 @@ def mask_paths(
     dict
         `w` (points,); `tokens`, the names of the places; `label`; `value` and `slope`, each (places, points);
         `loo` and `gradient`, each (places,).
-
-    Raises
-    ------
-    InputError : no place, one outside the text, or fewer than two points.
     """
     (encoded,) = clf.encode([text])
     count = len(encoded)
@@ -229,10 +220,6 @@ def pair_removals(clf: Classifier, text: str, *, target: int | None = None) -> R
     dict
         `tokens`, `label`, `single` (T,), `pair` (T, T), symmetric, and `backing`,
         `pair - single_i - single_j`; NaN at special tokens, and on the diagonal of the last two.
-
-    Raises
-    ------
-    InputError : a text with fewer than two words.
     """
     (encoded,) = clf.encode([text])
     words = np.flatnonzero(~encoded.special).tolist()
@@ -307,10 +294,6 @@ def where_it_errs(run: TextRun, attention: Mapping[str, Any], methods: Sequence[
     list
         Rows `method`, `feature` (of `FEATURES`), `of` ("r" or "error", at the words), `effect` (interval),
         `p` from 10,000 permutations and `p, Holm`, corrected over all rows.
-
-    Raises
-    ------
-    InputError : attention of another model or data, or without an example of the run.
     """
     known = features(run) | _attention_of(run, attention)
     rows: list[Row] = []

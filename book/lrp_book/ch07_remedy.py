@@ -43,10 +43,6 @@ def frontier(run: TextRun, *, methods: Sequence[str] | None = None) -> xr.Datase
         Over `explainer` and `example`: `r` with LOO (by tokens and statistic), `error` of the value and
         `top3`, the overlap of the three largest (by tokens), `logit` along the curves (`curve`: "morf",
         "lerf", "delta") and `seconds`; over `explainer`: `forwards`, `backwards` and their sum `cost`, means.
-
-    Raises
-    ------
-    InputError : the run keeps neither cost nor error, because it has only the default methods.
     """
     passes = {method: run.passes(method).mean(0) for method in (methods or run.methods)}
     order = sorted(passes, key=lambda method: float(passes[method].sum()))

@@ -83,10 +83,6 @@ class Judged:
 
 def load_planted(folder: str | os.PathLike[str] = "results/planted") -> dict[str, list[Judged]]:
     """Trainings by wiring in the order of `WIRINGS`, by seed.
-
-    Raises
-    ------
-    SourceError : no record in the folder.
     """
     place = nearby(folder)
     out: dict[str, list[Judged]] = {name: [] for name in WIRINGS}
@@ -102,10 +98,6 @@ def load_planted(folder: str | os.PathLike[str] = "results/planted") -> dict[str
 
 def judged_of(manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, seed: int) -> Judged:
     """A training from its record.
-
-    Raises
-    ------
-    InputError : a rule that the record lacks.
     """
     lacking = [rule for rule in RULES if f"{rule} share" not in arrays]
     if lacking:

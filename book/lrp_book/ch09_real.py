@@ -58,10 +58,6 @@ PAIR = ("cp-lrp", "attnlrp")
 @lru_cache
 def part(folder: str, name: str) -> Mapping[str, np.ndarray]:
     """The arrays of one part of a record, texts in the order of their data set.
-
-    Raises
-    ------
-    MissingRecord : the folder has no such part.
     """
     path = nearby(folder) / f"{name}.npz"
     if not path.is_file():
@@ -403,10 +399,6 @@ def claims_at_size(folder: str) -> dict[int, tuple[str, str]]:
     dict
         Number to (value, verdict): the means as text, by protocol, or how many of several effects lie on the
         paper's side; and a verdict of `lrp_companion.paper.claims`, by both statistics.
-
-    Raises
-    ------
-    MissingRecord : the folder has no record of the model.
     """
     out = {}
     for k, spec in enumerate(SPECS, start=1):

@@ -238,10 +238,6 @@ class LayerGame:
 def layer_game(run: TextRun, *, site: str = "word", tokens: str = "no-special") -> LayerGame:
     """Read the game of a run with all masks (`--masks all`), with the rows of its examples if they were kept,
     else with those of the masks on the paper's paths.
-
-    Raises
-    ------
-    InputError : an unknown site or choice of tokens, or a run without all masks.
     """
     protocol = Protocol(site=site, tokens=tokens)
     means = {part: run.mask_means(site=site, tokens=tokens, part=part) for part in EXAMPLES_OF}
@@ -267,10 +263,6 @@ def standing(run: TextRun, *, site: str = "word", tokens: str = "no-special") ->
         layers of the best mask; `total`, CP-LRP's mean r minus AttnLRP's; `later`, the fraction of it due to
         the later half of the layers by Shapley values, that is, over all orders of bypassing (NaN if the
         total is 0).
-
-    Raises
-    ------
-    InputError : the run was not made with --masks all.
     """
     means = run.mask_means(site=site, tokens=tokens)
     rank = np.empty(len(means), dtype=int)
@@ -390,10 +382,6 @@ def layer_gains(run: TextRun, *, path: str = "back-to-front") -> xr.Dataset:
         half; `share`, the later half's fraction of the total, only where the total's whole interval is on one
         side of 0, else None; `largest`, the layer with the largest gain, and `largest in draws`, the fraction
         of the draws in which it is the largest. Intervals are over the examples where every step is defined.
-
-    Raises
-    ------
-    InputError : the run has no masks, or no such path.
     """
     needs_text("layer_gains", run)
     needs_masks("layer_gains", run)

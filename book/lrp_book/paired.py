@@ -95,10 +95,6 @@ def fisher_z(r: Any) -> np.ndarray:
 def bootstrap_median(values: Any) -> Interval:
     """Median over examples with its 95 % percentile bootstrap interval, from 10,000 draws.
 
-    Raises
-    ------
-    InputError : as `bootstrap_mean`.
-
     >>> print(bootstrap_median([0.2, 0.4, 0.9, float("nan")]))
     0.400 [0.200, 0.900], n = 3 (1 undefined)
     """
@@ -130,10 +126,6 @@ def compare_paired(a: Any, b: Any) -> Comparison:
     Parameters
     ----------
     a, b : shape (examples,); NaN where undefined. An example counts where both are defined.
-
-    Raises
-    ------
-    InputError : columns of different lengths, or no example.
 
     >>> result = compare_paired([0.9, 0.8, 0.2], [0.8, 0.7, 0.9])
     >>> print(result.mean, "|", result.wins.text(2))

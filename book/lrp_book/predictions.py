@@ -43,10 +43,6 @@ def judged(points: Sequence[Point], groups: Mapping[str, Sequence[TextRun]]) -> 
     list
         Rows `point` (its number), `says`, `group`, `outcome`, `held` (trainings in which it holds), `of`,
         `figures`: the numbers of each training, by name.
-
-    Raises
-    ------
-    InputError : a run lacks what a point needs.
     """
     rows = []
     for point in points:

@@ -37,10 +37,6 @@ def vision_record(
         each), and `rows`: `method` ("lrp" with its `bypass`, or one of `OTHERS`), `site`, `tokens`
         ("patches", or "all" with [CLS]), and `r`, Pearson's r with LOO of each image, None where it is not
         defined.
-
-    Raises
-    ------
-    InputError : a model of texts, or data without images.
     """
     check_classifier("vision_record", clf)
     if not clf.reads_images or data.images is None:

@@ -46,10 +46,6 @@ def answer() -> dict[str, str]:
 
 def finding(name: str, notebooks: Iterable[Path]) -> str:
     """Return a number that one of the executed notebooks keeps, by its name.
-
-    Raises
-    ------
-    SourceError : none keeps a number of this name.
     """
     known: dict[str, str] = answer() if name.startswith("front, ") else {}
     for notebook in notebooks:

@@ -74,11 +74,6 @@ def table_of(
     notebook: nbformat.NotebookNode, name: str, *, sentence: int, site: str, tokens: str
 ) -> np.ndarray:
     """Return the r of every mask of one sentence that a notebook's layer toggles hold.
-
-    Raises
-    ------
-    InputError
-        If there is no such widget, sentence (from 0), site or choice of tokens.
     """
     for output in find_cell(notebook, name).get("outputs", []):
         markup = output.get("data", {}).get("text/html", "")

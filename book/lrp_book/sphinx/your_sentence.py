@@ -41,10 +41,6 @@ LEFT_OUT = (
 
 def wanted() -> bool:
     """Return whether the book takes the live model along: unless LIVE=0.
-
-    Raises
-    ------
-    InputError : LIVE is neither 0 nor 1.
     """
     value = os.environ.get(VARIABLE, "1") or "1"
     if value not in ("0", "1"):
