@@ -271,7 +271,7 @@ def training_turns_table(group: xr.DataArray) -> Table:
     )
     if not turns:
         return table([{"cell": "none"}], caption=caption)
-    if TURNS < len(turns):
+    if len(turns) > TURNS:
         caption += f", the first {TURNS} of {len(turns):,}"
     if shared:
         caption += "; common to all: " + ", ".join(_named(name, turns[0][name]) for name in shared)

@@ -413,8 +413,7 @@ def option_table(choices: Sequence[Row], *, title: str, digits: int = 3) -> Tabl
 
 
 def best_masks(records: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """The mask with the largest mean r at the words of each record of `compare_masks`, and both ends.
-    """
+    """The mask with the largest mean r at the words of each record of `compare_masks`, and both ends."""
     rows = []
     for config, r in ((record["config"], record["r"]) for record in records):
         mask = int(np.argmax(r["no-special"]))

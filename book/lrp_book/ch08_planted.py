@@ -82,8 +82,7 @@ class Judged:
 
 
 def load_planted(folder: str | os.PathLike[str] = "results/planted") -> dict[str, list[Judged]]:
-    """Trainings by wiring in the order of `WIRINGS`, by seed.
-    """
+    """Trainings by wiring in the order of `WIRINGS`, by seed."""
     place = nearby(folder)
     out: dict[str, list[Judged]] = {name: [] for name in WIRINGS}
     for path in sorted(place.glob("*.json")):
@@ -97,8 +96,7 @@ def load_planted(folder: str | os.PathLike[str] = "results/planted") -> dict[str
 
 
 def judged_of(manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, seed: int) -> Judged:
-    """A training from its record.
-    """
+    """A training from its record."""
     lacking = [rule for rule in RULES if f"{rule} share" not in arrays]
     if lacking:
         got, hint = f"a record without {', '.join(lacking)}", "make it again with lrp_book.records.planted"

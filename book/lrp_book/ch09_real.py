@@ -57,8 +57,7 @@ PAIR = ("cp-lrp", "attnlrp")
 
 @lru_cache
 def part(folder: str, name: str) -> Mapping[str, np.ndarray]:
-    """The arrays of one part of a record, texts in the order of their data set.
-    """
+    """The arrays of one part of a record, texts in the order of their data set."""
     path = nearby(folder) / f"{name}.npz"
     if not path.is_file():
         raise MissingRecord("chapter 9", got=f"no {path}", expected="a record", hint="see results/README.md")
@@ -360,7 +359,7 @@ def _smollm2(folder: str) -> Iterator[tuple[int, str, list[Item]]]:
 
 
 def late_share(folder: str, name: str) -> float:
-    """Which share of the change from AttnLRP to CP-LRP the last ten layers bring, from the last to the first."""
+    """The share of the change from AttnLRP to CP-LRP that the last ten layers bring, from the last on."""
     means = path_means(folder, name, "back-to-front", "all")
     return float((means[10] - means[0]) / (means[-1] - means[0]))
 

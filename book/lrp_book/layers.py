@@ -437,8 +437,8 @@ def gain_under(gains: xr.Dataset, protocol: Protocol) -> dict[str, Any]:
 
 @mpl.rc_context(LOOK)
 def gain_map(gains: xr.Dataset, *, title: str) -> Drawing:
-    """Draw the gain in mean r of each layer under each site, token choice and map, for LOO of the logit by the
-    attention mask.
+    """Draw the gain in mean r of each layer under each site, token choice and map; LOO is of the logit, by
+    the attention mask.
 
     A number is printed where the whole interval lies on one side of 0 and two decimals show it.
     """

@@ -69,8 +69,7 @@ def kept_tokens(run: TextRun, tokens: str) -> list[np.ndarray]:
 
 
 def shared_examples(run: TextRun, other: TextRun) -> tuple[np.ndarray, np.ndarray]:
-    """Places in both runs of the examples that both hold.
-    """
+    """Places in both runs of the examples that both hold."""
     what = [one.manifest["config"]["data"] for one in (run, other)]
     if what[0] != what[1]:
         got = f"{run.name} on data {what[0]} and {other.name} on {what[1]}"

@@ -110,8 +110,7 @@ def follows(rule: str, predicted: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def places(clf: Classifier, texts: Sequence[str], words: Sequence[Sequence[str]]) -> np.ndarray:
-    """The token of each inserted word, (n, 3).
-    """
+    """The token of each inserted word, (n, 3)."""
     out = []
     for text, wanted in zip(clf.encode(list(texts)), words, strict=True):
         tokens = list(text.tokens)

@@ -59,8 +59,7 @@ def _page_of(page: Path, name: str) -> Path:
 
 
 def find_cell(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:
-    """Return the cell with this id, or the one that shows the widget of this address.
-    """
+    """Return the cell with this id, or the one that shows the widget of this address."""
     for cell in notebook.cells:
         pages = [_text(output.get("data", {}).get("text/html", "")) for output in cell.get("outputs", [])]
         addresses = {widget["address"] for page in pages for widget in WIDGET.finditer(page)}
@@ -128,8 +127,7 @@ def excerpt(source: str, after: str, before: str) -> str:
 
 
 def part_of_table(markup: str, columns: str, rows: str) -> str:
-    """Return a table with some of its columns, by head (`method | r`), and some of its rows, from 1 (`3-5`).
-    """
+    """A table with some of its columns, by head (`method | r`), and some of its rows, from 1 (`3-5`)."""
     page = BeautifulSoup(markup, "html.parser")
     heads = [head.get_text(" ", strip=True) for head in page.select("thead tr:last-of-type > th")]
     wanted = [name.strip() for name in columns.split("|")] if columns else heads
