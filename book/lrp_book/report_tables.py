@@ -45,9 +45,13 @@ def verdicts_table(checked: Sequence[Claim], *, beside: Mapping[int, str] | None
         sides = [effect.side for effect in claim.effects]
         ranks = [effect.rank_side for effect in claim.effects if effect.rank_side]
         counts, by_rank = (" · ".join(f"{of.count(name)}" for name in EFFECT_SIDES) for of in (sides, ranks))
-        row = {"no.": f"{claim.number}", "the paper's claim, in our words": claim.says}
-        row |= {"verdict": claim.verdict, "Pearson": counts if sides else None}
-        row |= {"rank": by_rank if ranks else None}
+        row = {
+            "no.": f"{claim.number}",
+            "the paper's claim, in our words": claim.says,
+            "verdict": claim.verdict,
+            "Pearson": counts if sides else None,
+            "rank": by_rank if ranks else None,
+        }
         rows.append(row | ({"larger model": beside.get(claim.number)} if beside else {}))
     return table(rows, caption=f"Verdicts, and how many effects lie {WHERE}. {VERDICTS}")
 
