@@ -399,12 +399,9 @@ def workers(parent: int) -> list[int]:
     pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if int(folder.joinpath("stat").read_text().rpartition(")")[2].split()[1]) == parent:
-                pids += (
-                    [int(folder.name)]
-                    if b"lrp_companion.cli" in folder.joinpath("cmdline").read_bytes()
-                    else []
-                )
+            its_own = int(folder.joinpath("stat").read_text().rpartition(")")[2].split()[1]) == parent
+            if its_own and b"lrp_companion.cli" in folder.joinpath("cmdline").read_bytes():
+                pids.append(int(folder.name))
         except OSError:
             continue
     return sorted(pids)
