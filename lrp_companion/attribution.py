@@ -385,12 +385,7 @@ class Attribution(Record):
         ------
         InputError : a text that is not JSON or not a record.
         """
-        try:
-            values = json.loads(text)
-        except (TypeError, ValueError, RecursionError) as error:
-            got, hint = f"text that is not JSON ({error})", "pass what to_json gave"
-            raise InputError("Attribution.from_json", got=got, expected="JSON", hint=hint) from None
-        return cls.from_dict(values)
+        return cls.from_dict(of_json("Attribution.from_json", text))
 
     def to_frame(self) -> Any:
         """A pandas frame: token, score, special, and the parts, one row per token; the rest in `attrs`.
@@ -458,6 +453,15 @@ def as_json(operation: str, values: Any, *, indent: int | None = None) -> str:
     except ValueError:
         got, hint = "a choice or detail that is NaN or infinite", "leave it out, or write it as text"
         raise InputError(operation, got=got, expected="numbers that JSON holds", hint=hint) from None
+
+
+def of_json(operation: str, text: str) -> Any:
+    """Return what `as_json` made this text from; raise `InputError` for text that is not JSON."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        got, hint = f"text that is not JSON ({error})", "pass what to_json gave"
+        raise InputError(operation, got=got, expected="JSON", hint=hint) from None
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lrp_companion.attribution import Attribution, as_json
+from lrp_companion.attribution import Attribution, as_json, of_json
 from lrp_companion.checks import InputError
 from lrp_companion.extras import extra
 
@@ -97,11 +96,7 @@ class Completion(list[Attribution]):
         ------
         InputError : a text that is not JSON, or not these records.
         """
-        try:
-            rows = json.loads(text)
-        except (TypeError, ValueError, RecursionError) as error:
-            got, hint = f"text that is not JSON ({error})", "pass what to_json gave"
-            raise InputError("Completion.from_json", got=got, expected="JSON", hint=hint) from None
+        rows = of_json("Completion.from_json", text)
         return cls([Attribution.from_dict(row) for row in rows] if isinstance(rows, list) else [])
 
     def save(self, path: str | os.PathLike) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,22 @@ def clf(model_folder: Folder) -> Classifier:
     from lrp_companion.loading.classifier import load_classifier
 
     return load_classifier(model_folder("bert", layers=3, labels=3), dtype="float64")
+
+
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """`refused(arguments)`: what the command says as it refuses them: one line, nothing else, exit code 2."""
+    from lrp_companion.cli import main
+
+    def told(arguments: Sequence[str], code: int = 2) -> str:
+        capsys.readouterr()
+        assert main(list(arguments)) == code
+        said = capsys.readouterr()
+        (line,) = (text for text in said.err.splitlines() if text.strip())
+        assert not said.out
+        return line
+
+    return told
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ from transformers import AttentionInterface
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 
 from lrp_companion.families.wiring import LayerWiring, Wiring
+from lrp_companion.loading.classifier import Classifier
 
 # ------------------------------------------------------------------------------------------------------------
 # (a) the transformers network with detached factors
@@ -164,6 +165,18 @@ def modified_gradient_of_image(
     position = base.embeddings.position_embeddings.detach()
     parts = {"word": sums[0].detach() - position, "position": position}
     return float(logit.detach()), {name: (part * g).sum(-1)[0].numpy() for name, part in parts.items()}
+
+
+def mask_slopes(clf: Classifier, given: Any, target: int) -> np.ndarray:
+    """Central differences of the target's logit in the weight of each token, at the whole input."""
+    ids, ones, _ = clf.batch(clf.encode(given))
+    around = [1 + sign * 1e-5 * torch.eye(ones.shape[1], dtype=torch.float64) for sign in (1, -1)]
+    with torch.no_grad():
+        up, down = (
+            [clf.encoder.forward(ids, ones, keep=w[None]).logits[0, target].item() for w in keeps]
+            for keeps in around
+        )
+    return np.subtract(up, down) / 2e-5
 
 
 def positions_as_leaves(

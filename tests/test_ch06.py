@@ -114,7 +114,7 @@ def test_the_board_of_digits_holds_their_grid(run, turned):  # noqa: F811
 
 
 def test_signs_split_the_examples(turned):  # noqa: F811
-    split = ch06_causes.signs(turned, "attnlrp", protocol=WITH_POSITIONS)
+    split = ch06_causes.signs(turned, "attnlrp")
     expected = {
         "negative map": 0.5,
         "negative LOO": 0.0,
@@ -127,7 +127,7 @@ def test_signs_split_the_examples(turned):  # noqa: F811
     }
     assert {name: value.mean for name, value in split.items()} == pytest.approx(expected, abs=1e-6)
     assert split["r, both positive"].n == 2
-    whole = ch06_causes.signs(turned, "cp-lrp", protocol=WITH_POSITIONS)
+    whole = ch06_causes.signs(turned, "cp-lrp")
     assert whole["turned"].mean == 0 and whole["r, otherwise"] is None
     shown = ch06_causes.signs_table([turned]).cells
     assert [row[1] for row in shown] == ["AttnLRP", "CP-LRP"] and [row[8] for row in shown] == ["2", "4"]
@@ -257,7 +257,7 @@ def test_features_and_subgroups_of_the_record():
         assert known["confidence"][k] == pytest.approx(p.max() / p.sum(), rel=1e-6)
         right = example["label"] == example["target"]
         assert (known["length"][k], known["correct"][k]) == (example["tokens"], right)
-    rows = ch06_causes.subgroups([record], protocols={"words only (default)": Protocol()})
+    rows = [row for row in ch06_causes.subgroups([record]) if row["protocol"] == "words only (default)"]
     assert [row["feature"] for row in rows] == ["length", "confidence", "label", "correct"]
     d = plain.r("cp-lrp", Protocol()) - plain.r("attnlrp", Protocol())
     label = np.array([plain.examples[job]["label"] for job in plain.jobs])

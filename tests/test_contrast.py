@@ -98,7 +98,7 @@ def test_a_target_of_several_tokens_is_refused(language_model: lrp.Classifier) -
         lrp.attribute(language_model, "the film was", method="loo", target=" warmest")
 
 
-def test_the_command_prints_a_table_of_tokens(tmp_path, capsys, language_model):
+def test_the_command_prints_a_table_of_tokens(tmp_path, capsys, refused, language_model):
     language_model.network.save_pretrained(tmp_path)
     language_model.tokenizer.save_pretrained(tmp_path)
     arguments = ["explain", "the film was", "--model", str(tmp_path), "--target", " warm"]
@@ -109,8 +109,8 @@ def test_the_command_prints_a_table_of_tokens(tmp_path, capsys, language_model):
     assert "' warm', logit" in printed
     assert cli.main([*arguments, "--method", "loo", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["details"]["label"] == " warm"
-    assert cli.main(["run", "sst2", "--model", str(tmp_path), "--out", str(tmp_path / "run")]) == 2
-    assert "whose logits are of: next token; expected a classifier of texts" in capsys.readouterr().err
+    line = refused(["run", "sst2", "--model", str(tmp_path), "--out", str(tmp_path / "run")])
+    assert "whose logits are of: next token; expected a classifier of texts" in line
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "modernbert"])

@@ -8,7 +8,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 from browsing import ROOT, open_page
 from lrp_book import sessions, student
-from test_exercise_numbers import EVERYTHING, OURS, r_of, state
+from test_exercise_numbers import EVERYTHING, OURS, curves, r_of, state
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
@@ -141,26 +140,10 @@ def test_shares_that_session_1_shows() -> None:
     assert len(set(Product((2, 3, 4, 5), "(x1 x2) (x3 x4)").relevance())) == 1
 
 
-@cache
-def paths() -> tuple[Any, ...]:
-    """LOO and rollout along the curves of the third sentence of notebook 03."""
-    from lrp_companion.runs.perturbation_paths import perturbation_paths
-
-    clf, data = (
-        lrp.load_classifier("companion"),
-        lrp.load_dataset("sst2", source="embedded", limit=64, seed=0),
-    )
-    text = [text for text in data.texts if len(clf.encode(text)[0]) <= 14][2]
-    return tuple(
-        perturbation_paths(
-            clf, [text], {name: lrp.attribute(clf, [text], method=name) for name in ("loo", "rollout")}
-        )
-    )
-
-
 def test_rollout_removes_other_words_and_the_logit_falls_later() -> None:
-    assert paths()[0]["label"] == "positive"
-    methods = paths()[0]["methods"]
+    path = curves(2, "loo", "rollout")
+    assert path["label"] == "positive"
+    methods = path["methods"]
     first = [
         [step["tokens"] if isinstance(step, dict) else step for step in methods[name]["morf"]["steps"][:2]]
         for name in ("loo", "rollout")

@@ -14,7 +14,6 @@ import torch
 from lrp_book.ch06_trainings import digit_choices, digit_signs
 
 from lrp_companion.checks import InputError
-from lrp_companion.cli import main
 from lrp_companion.methods import attribute
 from lrp_companion.paper.digit_variants import (
     ACCURACY,
@@ -185,11 +184,9 @@ def test_ig_by_hand(run, digits) -> None:
     assert row["delta"] < 1e-5
 
 
-def test_the_command(tmp_path, capsys) -> None:
-    assert (
-        main(["run", "mnist-grid", "--out", str(tmp_path), "--source", "embedded", "--model", "plain"]) == 2
-    )
-    assert "--model for mnist-grid" in capsys.readouterr().err
+def test_the_command(tmp_path, refused) -> None:
+    call = ["run", "mnist-grid", "--out", str(tmp_path), "--source", "embedded", "--model", "plain"]
+    assert "--model for mnist-grid" in refused(call)
     with pytest.raises(InputError, match="no run over variants"):
         digit_grid(SimpleNamespace(name="another"))
 

@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -18,6 +19,7 @@ from lrp_book.exercises.catalogue import EXERCISES
 from lrp_book.sphinx.mask_hunt import hunt
 
 import lrp_companion as lrp
+from lrp_companion.runs.perturbation_paths import perturbation_paths
 from lrp_companion.toys.product import Product, all_groupings, shares
 from lrp_companion.toys.softmax_step import SoftmaxStep
 
@@ -169,19 +171,29 @@ def rules_halves() -> list[str]:
     return ["= 0.75$", f"0.75^{{12}} = {0.75**12:.4f}"]
 
 
+@cache
+def shown() -> tuple[lrp.Classifier, list[str]]:
+    """The model and the six sentences of notebook 03, made as there."""
+    clf = lrp.load_classifier("companion")
+    data = lrp.load_dataset("sst2", source="embedded", limit=64, seed=0)
+    return clf, [text for text in data.texts if len(clf.encode(text)[0]) <= 14][:6]
+
+
+@cache
 def lattice(place: int) -> tuple[Any, Any]:
-    """All masks and LOO of one of the six sentences of notebook 03, made as there."""
-    if place not in _LATTICES:
-        clf, data = (
-            lrp.load_classifier("companion"),
-            lrp.load_dataset("sst2", source="embedded", limit=64, seed=0),
-        )
-        text = [text for text in data.texts if len(clf.encode(text)[0]) <= 14][place]
-        _LATTICES[place] = lrp.layer_lattice(clf, text), lrp.attribute(clf, [text], method="loo")[0]
-    return _LATTICES[place]
+    """All masks and LOO of one of these sentences."""
+    clf, texts = shown()
+    return lrp.layer_lattice(clf, texts[place]), lrp.attribute(clf, texts[place], method="loo")[0]
 
 
-_LATTICES: dict[int, tuple[Any, Any]] = {}
+@cache
+def curves(place: int, *methods: str) -> dict[str, Any]:
+    """One of these sentences along the curves of some methods."""
+    clf, texts = shown()
+    maps = {name: lrp.attribute(clf, [texts[place]], method=name) for name in methods}
+    return perturbation_paths(clf, [texts[place]], maps)[0]
+
+
 OURS, EVERYTHING = lrp.Protocol(), lrp.Protocol(site="word+position", tokens="all")
 
 
@@ -364,16 +376,8 @@ def agreement_ends() -> list[str]:
 
 
 def agreement_player() -> list[str]:
-    clf, data = (
-        lrp.load_classifier("companion"),
-        lrp.load_dataset("sst2", source="embedded", limit=64, seed=0),
-    )
-    text = [text for text in data.texts if len(clf.encode(text)[0]) <= 14][2]
-    from lrp_companion.runs.perturbation_paths import perturbation_paths
-
-    maps = {name: lrp.attribute(clf, [text], method=name) for name in ("loo", "cp-lrp")}
-    (path,) = perturbation_paths(clf, [text], maps)
-    cp, loo = (path["methods"][name]["morf"]["mean"] for name in ("cp-lrp", "loo"))
+    methods = curves(2, "loo", "cp-lrp")["methods"]
+    cp, loo = (methods[name]["morf"]["mean"] for name in ("cp-lrp", "loo"))
     assert cp < loo
     return [f"its mean logit is ${cp:.2f}$", f"LOO's is ${loo:.2f}$"]
 

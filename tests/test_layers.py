@@ -287,7 +287,6 @@ def test_a_share_needs_a_total_and_halves_are_counted(stepped):
     assert figure._repr_png_().startswith(b"\x89PNG")
     bare = replace(stepped, tables={name: rows for name, rows in stepped.tables.items() if name != "masks"})
     for call, words in (
-        (lambda: layers.gain_map(made, title="gains", removal="none"), "removal 'none'"),
         (lambda: layer_gains(bare), "a run without masks"),
         (lambda: layer_gains(stepped, path="sideways"), "path 'sideways'"),
     ):

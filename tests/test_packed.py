@@ -12,6 +12,7 @@ from test_own_logits import ROTATIONS
 
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, load_classifier
+from lrp_companion.loading.texts import EncodedText
 from lrp_companion.methods import kept_logits
 from lrp_companion.tape.encoder import Encoder
 from lrp_companion.tape.packed import Row, packed_logits
@@ -67,17 +68,17 @@ def test_the_same_whatever_is_run_together(family_clf: Classifier, removal: str)
         )
 
 
+def rows_of_loo(clf: Classifier, text: EncodedText, module: torch.nn.Module) -> list[int]:
+    """How many rows the module reads at each call while each token is left out once."""
+    seen: list[int] = []
+    with module.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0]))):
+        kept_logits(clf, [(text, keep) for keep in ~np.eye(len(text), dtype=bool)], progress=False)
+    return seen
+
+
 def test_it_runs_each_token_and_position_once_before_attention(clf: Classifier) -> None:
     text = clf.encode("a film of rare grace")[0]
-    seen: list[int] = []
-    hook = clf.encoder.wiring.layers[0].value.register_forward_hook(
-        lambda module, inputs, output: seen.append(len(inputs[0]))
-    )
-    try:
-        kept_logits(clf, [(text, keep) for keep in ~np.eye(len(text), dtype=bool)], progress=False)
-    finally:
-        hook.remove()
-    assert seen == [len(text)]
+    assert rows_of_loo(clf, text, clf.encoder.wiring.layers[0].value) == [len(text)]
 
 
 def test_the_last_layer_runs_for_the_first_token_only(clf: Classifier) -> None:
@@ -154,13 +155,7 @@ def test_loo_of_a_causal_model_runs_half_of_the_tokens() -> None:
     network, tokenizer = tiny_models.pre_norm("llama", layers=3, max_position_embeddings=256)
     tokenizer.model_max_length = 256
     clf = load_classifier(network, tokenizer)
-    (text,), seen = clf.encode([long_text(clf, 200)]), []
+    (text,) = clf.encode([long_text(clf, 200)])
     kept_logits(clf, [(text, np.ones(200, dtype=bool))], progress=False)  # compared with the network, once
-    hook = clf.encoder.wiring.layers[1].up.register_forward_hook(
-        lambda module, inputs, output: seen.append(len(inputs[0]))
-    )
-    try:
-        kept_logits(clf, [(text, keep) for keep in ~np.eye(200, dtype=bool)], progress=False)
-    finally:
-        hook.remove()
+    seen = rows_of_loo(clf, text, clf.encoder.wiring.layers[1].up)
     assert sum(seen) == 200 + 199 * 200 // 2 + 1  # the whole once; what follows each token; the last itself

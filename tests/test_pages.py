@@ -18,6 +18,7 @@ import pytest
 import yaml
 from browsing import ROOT, Watch, complaints_of_axe, open_page, serve
 from lrp_book.build import page_weights
+from test_exercise_numbers import lattice as masks_and_loo
 
 from lrp_companion.widgets.base import front_ends
 
@@ -300,11 +301,6 @@ def test_layers_in_the_book_show_the_packages_numbers(site: str, browser: Any) -
     """
     import lrp_companion as lrp
 
-    clf, data = (
-        lrp.load_classifier("companion"),
-        lrp.load_dataset("sst2", source="embedded", limit=64, seed=0),
-    )
-    texts = [text for text in data.texts if len(clf.encode(text)[0]) <= 14][:6]
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     page, watch = open_page(context, f"{site}/notebooks/03_bert_layers.html")
     widgets_of(page)
@@ -318,10 +314,7 @@ def test_layers_in_the_book_show_the_packages_numbers(site: str, browser: Any) -
         return out; }"""
     generator = np.random.default_rng(0)
     for place in (0, 3):
-        lattice, (loo,) = (
-            lrp.layer_lattice(clf, texts[place]),
-            lrp.attribute(clf, [texts[place]], method="loo"),
-        )
+        lattice, loo = masks_and_loo(place)
         host.locator(".lrp-dropdown select").first.select_option(index=place)
         masks = [sorted((np.flatnonzero(generator.random(12) < 0.5) + 1).tolist()) for _ in range(200)]
         for name, bypassed in (("AttnLRP", []), ("CP-LRP", list(range(1, 13)))):

@@ -49,7 +49,7 @@ def made(model_folder, tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize("given", BAD, ids=NAMES)
-def test_every_place_that_takes_a_path_refuses_it(given, made, tmp_path, capsys) -> None:
+def test_every_place_that_takes_a_path_refuses_it(given, made, tmp_path, capsys, refused) -> None:
     record = Attribution(("a", "b"), [1.0, 2.0], 0, 1.0, [False, False], "loo")
     for call in (
         load_classifier,
@@ -85,9 +85,7 @@ def test_every_place_that_takes_a_path_refuses_it(given, made, tmp_path, capsys)
         ["export-page", "--model", given, "--out", str(tmp_path / "x")],
     ):
         capsys.readouterr()
-        assert main(arguments) == 2
-        said = capsys.readouterr()
-        assert said.out == "" and len(said.err.splitlines()) == 1
+        refused(arguments)
     assert not any(tmp_path.iterdir())
 
 
@@ -103,21 +101,18 @@ def test_a_run_goes_where_the_home_says(tmp_path, monkeypatch, model_folder) -> 
 
 @pytest.mark.parametrize("option", ["--out", "--figures"])
 @pytest.mark.parametrize("given", ["", " ", "\t"])
-def test_an_empty_path_is_not_taken_for_none(option: str, given: str, made: Path, capsys) -> None:
-    assert main(["report", str(made), option, given]) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and said.err.startswith(f"report: got {option} ") and "which is empty" in said.err
+def test_an_empty_path_is_not_taken_for_none(option: str, given: str, made: Path, refused) -> None:
+    line = refused(["report", str(made), option, given])
+    assert line.startswith(f"report: got {option} ") and "which is empty" in line
 
 
 @pytest.mark.parametrize("below", ["x", "x/y", "../file/x"])
-def test_a_page_below_a_file_is_refused(below: str, tmp_path: Path, model_folder, capsys) -> None:
+def test_a_page_below_a_file_is_refused(below: str, tmp_path: Path, model_folder, refused) -> None:
     (tmp_path / "file").write_text("")
     given = tmp_path / "file" / below
     with pytest.raises(InputError, match="which cannot be made"):
         export_page(None, given)
-    assert main(["export-page", "--model", str(model_folder("bert")), "--out", str(given)]) == 2
-    said = capsys.readouterr()
-    assert said.out == "" and len(said.err.splitlines()) == 1
+    refused(["export-page", "--model", str(model_folder("bert")), "--out", str(given)])
     assert [place.name for place in tmp_path.iterdir()] == ["file"]
 
 

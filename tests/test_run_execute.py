@@ -233,13 +233,12 @@ class TestKilled:
         assert main(arguments(model, out, *ALL)) == 0
         same(out, whole)
 
-    def test_a_run_at_work_keeps_a_second_one_out(self, model, whole, tmp_path, capsys):
+    def test_a_run_at_work_keeps_a_second_one_out(self, model, whole, tmp_path, refused):
         out = tmp_path / "run"
         child = Child(arguments(model, out, *ALL), tmp_path / "log", slowly)
         child.until(lambda: shards(out) > 0)
         os.kill(child.pid, signal.SIGSTOP)
-        assert main(arguments(model, out, *ALL)) == 2
-        assert f"{out}, where a run is at work" in one_line(capsys)
+        assert f"{out}, where a run is at work" in refused(arguments(model, out, *ALL))
         os.kill(child.pid, signal.SIGCONT)
         assert child.wait() == 0
         same(out, whole)
@@ -263,11 +262,6 @@ class TestKilled:
         assert shards(tmp_path / "run") == 9  # two calls for each file; the manifest was the first
         assert main(arguments(model, tmp_path / "run", *ALL)) == 0
         same(tmp_path / "run", whole)
-
-
-def one_line(capsys: pytest.CaptureFixture) -> str:
-    (line,) = [text for text in capsys.readouterr().err.splitlines() if text.strip()]
-    return line
 
 
 class TestStopped:
@@ -298,7 +292,7 @@ class TestStopped:
         same(out, whole)
 
     def test_an_error_in_the_middle_is_told_and_kept_in_the_manifest(
-        self, model, whole, tmp_path, monkeypatch, capsys
+        self, model, whole, tmp_path, monkeypatch, refused
     ):
         real = TextJobs._masks
 
@@ -309,8 +303,8 @@ class TestStopped:
 
         with monkeypatch.context() as patch:
             patch.setattr(TextJobs, "_masks", breaks)
-            assert main(arguments(model, tmp_path, *ALL)) == 3
-        assert "stopped by an error in the program (MemoryError: too much)" in one_line(capsys)
+            line = refused(arguments(model, tmp_path, *ALL), code=3)
+        assert "stopped by an error in the program (MemoryError: too much)" in line
         assert read_folder(tmp_path)[0]["sessions"][0]["stopped by"] == "MemoryError"
         assert shards(tmp_path) == 2 * LIMIT + 5
         assert main(arguments(model, tmp_path, "--masks", "all", "--quiet", limit=2)) == 0  # a part of it
@@ -336,7 +330,7 @@ class TestStopped:
         same(tmp_path / "grown", tmp_path / "whole")
 
     def test_a_spoilt_shard_is_one_line_and_its_rows_are_made_anew(
-        self, model, whole, tmp_path, capsys, monkeypatch
+        self, model, whole, tmp_path, capsys, refused, monkeypatch
     ):
         real = TextJobs.run
 
@@ -352,8 +346,7 @@ class TestStopped:
         for table in ("examples", "methods", "masks"):
             shard = sorted((tmp_path / "shards").glob(f"{table}-*.parquet"))[1]
             shard.write_bytes(shard.read_bytes()[:100])
-            assert main(arguments(model, tmp_path, *ALL)) == 2
-            line = one_line(capsys)
+            line = refused(arguments(model, tmp_path, *ALL))
             assert f"{shard}, which cannot be read (" in line
             assert f"remove {shard.name} and repeat the same run command" in line
             shard.unlink()
@@ -362,19 +355,17 @@ class TestStopped:
         capsys.readouterr()
         for table in ("methods", "lattice"):  # the same for a table that was put together
             (tmp_path / f"{table}.parquet").write_bytes(b"PAR1")
-            assert main(arguments(model, tmp_path, *ALL)) == 2
-            assert f"{table}.parquet, which cannot be read (" in one_line(capsys)
+            assert f"{table}.parquet, which cannot be read (" in refused(arguments(model, tmp_path, *ALL))
             (tmp_path / f"{table}.parquet").unlink()
         (tmp_path / "manifest.json").write_text("{")
-        assert main(arguments(model, tmp_path, *ALL)) == 2
-        assert "manifest.json, which cannot be read (" in one_line(capsys)
+        assert "manifest.json, which cannot be read (" in refused(arguments(model, tmp_path, *ALL))
         (tmp_path / "manifest.json").unlink()  # as the message says; the rows tell whose they are
         assert main(arguments(model, tmp_path, *ALL)) == 0
         same(tmp_path, whole)
 
     @pytest.mark.parametrize("entry", ["sessions", "model", "data", "axes", "examples"])
     def test_a_manifest_without_an_entry_is_one_line_and_the_same_command_completes_it(
-        self, model, whole, tmp_path, capsys, entry
+        self, model, whole, tmp_path, capsys, refused, entry
     ):
         out = tmp_path / "run"
         shutil.copytree(whole, out)
@@ -384,8 +375,7 @@ class TestStopped:
             manifest |= {} if value is None else {entry: value}
             (out / "manifest.json").write_text(json.dumps(manifest))
             for command in (["report", str(out)], ["report", str(out), "--json"]):
-                assert main(command) == 2
-                line = one_line(capsys)
+                line = refused(command)
                 assert f"manifest.json without a usable entry {entry};" in line
                 assert "repeat the same run command" in line
             assert main(arguments(model, out, *ALL)) == 0
@@ -393,7 +383,7 @@ class TestStopped:
             assert main(["report", str(out)]) == 0
             capsys.readouterr()
 
-    def test_a_text_that_cannot_be_explained_is_named_by_its_row(self, model, tmp_path, capsys, monkeypatch):
+    def test_a_text_that_cannot_be_explained_is_named_by_its_row(self, model, tmp_path, refused, monkeypatch):
         place = tmp_path / "data" / "sst2"
         place.mkdir(parents=True)
         texts = ["fine", "dull", "", "warm", "slow"]
@@ -401,8 +391,7 @@ class TestStopped:
         pq.write_table(table, place / "validation.parquet")
         call = ["run", "sst2", "--source", "folder", "--data-dir", str(tmp_path / "data")]
         more = ["--model", str(model), "--out", str(tmp_path / "run"), "--methods", "loo", "--quiet"]
-        assert main([*call, *more, "--seed", "3"]) == 2
-        assert "row 2 of sst2/validation: a text, which is empty" in one_line(capsys)
+        assert "row 2 of sst2/validation: a text, which is empty" in refused([*call, *more, "--seed", "3"])
 
 
 def workers(parent: int) -> list[int]:
@@ -410,12 +399,9 @@ def workers(parent: int) -> list[int]:
     pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if int(folder.joinpath("stat").read_text().rpartition(")")[2].split()[1]) == parent:
-                pids += (
-                    [int(folder.name)]
-                    if b"lrp_companion.cli" in folder.joinpath("cmdline").read_bytes()
-                    else []
-                )
+            its_own = int(folder.joinpath("stat").read_text().rpartition(")")[2].split()[1]) == parent
+            if its_own and b"lrp_companion.cli" in folder.joinpath("cmdline").read_bytes():
+                pids.append(int(folder.name))
         except OSError:
             continue
     return sorted(pids)
@@ -574,29 +560,27 @@ class TestRefusals:
             (["--loo-from", "./nowhere"], "nowhere, which is not a folder"),
         ],
     )
-    def test_bad_options_are_one_line_and_leave_no_folder(self, model, tmp_path, capsys, more, words):
-        assert main([*arguments(model, tmp_path / "run"), *more]) == 2
-        assert words in one_line(capsys)
+    def test_bad_options_are_one_line_and_leave_no_folder(self, model, tmp_path, refused, more, words):
+        assert words in refused([*arguments(model, tmp_path / "run"), *more])
         assert not (tmp_path / "run").exists()
 
     @pytest.mark.parametrize(
         "option", [("--masks", "all"), ("--n-steps", "2"), ("--dtype", "float32"), ("--loo-from", "x")]
     )
-    def test_mnist_has_no_use_for_options_of_texts(self, tmp_path, capsys, option):
-        assert main(["run", "mnist", "--out", str(tmp_path / "run"), "--source", "embedded", *option]) == 2
-        assert f"{option[0]} for mnist; expected only --model, --methods, --nets" in one_line(capsys)
+    def test_mnist_has_no_use_for_options_of_texts(self, tmp_path, refused, option):
+        assert f"{option[0]} for mnist; expected only --model, --methods, --nets" in refused(
+            ["run", "mnist", "--out", str(tmp_path / "run"), "--source", "embedded", *option]
+        )
 
-    def test_readings_and_nets_that_are_not_there(self, tmp_path, capsys):
+    def test_readings_and_nets_that_are_not_there(self, tmp_path, refused):
         for option, words in (
             (("--model", "companion"), "model 'companion'; expected one of plain"),
             (("--nets", "0"), "nets 0"),
         ):
-            assert (
-                main(["run", "mnist", "--out", str(tmp_path / "run"), "--source", "embedded", *option]) == 2
-            )
-            assert words in one_line(capsys) and not (tmp_path / "run").exists()
+            call = ["run", "mnist", "--out", str(tmp_path / "run"), "--source", "embedded", *option]
+            assert words in refused(call) and not (tmp_path / "run").exists()
 
-    def test_folders_that_hold_no_classifier(self, model, tmp_path, capsys):
+    def test_folders_that_hold_no_classifier(self, model, tmp_path, refused):
         (tmp_path / "empty").mkdir()
         (tmp_path / "other").mkdir()
         config = json.loads((model / "config.json").read_text())
@@ -604,10 +588,12 @@ class TestRefusals:
             json.dumps(config | {"model_type": "gpt2", "architectures": ["GPT2Model"]})
         )
         for name in ("empty", "other"):
-            assert main([*arguments(model, tmp_path / "run"), "--model", str(tmp_path / name)]) == 2
-            assert name in one_line(capsys) and not (tmp_path / "run").exists()
+            assert (
+                name in refused([*arguments(model, tmp_path / "run"), "--model", str(tmp_path / name)])
+                and not (tmp_path / "run").exists()
+            )
 
-    def test_places_where_a_run_cannot_be(self, model, whole, tmp_path, capsys):
+    def test_places_where_a_run_cannot_be(self, model, whole, tmp_path, capsys, refused):
         (tmp_path / "file").write_text("here first")
         (tmp_path / "full").mkdir()
         (tmp_path / "full" / "thesis.tex").write_text("")
@@ -617,23 +603,22 @@ class TestRefusals:
             tmp_path / "full": "holds thesis.tex and no manifest.json",
         }
         for place, words in places.items():
-            assert main(arguments(model, place, *ALL)) == 2
-            assert words in one_line(capsys)
+            assert words in refused(arguments(model, place, *ALL))
         before = rows(whole)
         for option, words in (
             (("--seed", "3"), "seed: 0 there, 3 now"),
             (("--methods", "loo,ig"), "methods: ["),
         ):
-            assert main([*arguments(model, whole, *ALL), *option]) == 2
-            assert f"{whole}, which holds another run ({words}" in one_line(capsys)
+            assert f"{whole}, which holds another run ({words}" in refused(
+                [*arguments(model, whole, *ALL), *option]
+            )
         assert main(arguments(model, whole, *ALL, task="imdb")) == 2
         assert "task: 'sst2' there, 'imdb' now" in capsys.readouterr().err
         assert rows(whole) == before
 
-    def test_resume_goes_on_with_what_there_is(self, model, tmp_path, capsys):
+    def test_resume_goes_on_with_what_there_is(self, model, tmp_path, refused):
         (tmp_path / "empty").mkdir()
-        assert main(arguments(model, tmp_path / "empty", "--resume")) == 2
-        assert "leave out --resume to begin one" in one_line(capsys)
+        assert "leave out --resume to begin one" in refused(arguments(model, tmp_path / "empty", "--resume"))
         assert not list((tmp_path / "empty").iterdir())
         few = ("--masks", "none", "--methods", "loo", "--quiet")
         assert main(arguments(model, tmp_path / "run", *few, limit=1)) == 0
@@ -696,10 +681,11 @@ class TestTelling:
         lines.flush()
         assert capsys.readouterr().err == "a run: 1 %\na run: 2 %\n"
 
-    def test_an_empty_out_is_refused(self, model, tmp_path, monkeypatch, capsys):
+    def test_an_empty_out_is_refused(self, model, tmp_path, monkeypatch, refused):
         monkeypatch.chdir(tmp_path)
-        assert main(["run", "sst2", "--model", str(model), "--out", " "]) == 2
-        assert "an empty --out" in one_line(capsys) and not list(tmp_path.iterdir())
+        assert "an empty --out" in refused(["run", "sst2", "--model", str(model), "--out", " "]) and not list(
+            tmp_path.iterdir()
+        )
 
     def test_a_bar_on_a_terminal_counts_up_to_the_whole(self, model, tmp_path, monkeypatch):
         class Terminal(io.StringIO):
@@ -788,7 +774,7 @@ class TestTelling:
 
     @pytest.mark.parametrize("more", [("--dtype", "float32"), ("--source", "folder"), ("--model", "other")])
     def test_loo_of_another_run_of_something_else_is_refused(
-        self, model_folder, model, whole, tmp_path, monkeypatch, capsys, more
+        self, model_folder, model, whole, tmp_path, monkeypatch, refused, more
     ):
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -801,14 +787,13 @@ class TestTelling:
         monkeypatch.setenv(VARIABLE, str(tmp_path / "data"))
         if more[0] == "--model":
             more = ("--model", str(model_folder("bert", layers=2, labels=3)))
-            capsys.readouterr()  # saving has a bar of its own
-        assert main([*arguments(model, tmp_path / "run"), *more, "--quiet", "--loo-from", str(whole)]) == 2
+        line = refused([*arguments(model, tmp_path / "run"), *more, "--quiet", "--loo-from", str(whole)])
         name = {
             "--dtype": "dtype float64; expected dtype float32",
             "--source": "data ",
             "--model": "weights ",
         }[more[0]]
-        assert f"LOO from {whole} with " + name in one_line(capsys) and not (tmp_path / "run").exists()
+        assert f"LOO from {whole} with " + name in line and not (tmp_path / "run").exists()
 
     def test_a_record_depends_on_the_seed_and_not_on_the_order(self, model, whole, tmp_path):
         assert main(arguments(model, tmp_path / "run", *ALL, "--seed", "1")) == 0
@@ -868,7 +853,7 @@ def test_mnist_from_a_folder_by_the_same_command(digits, tmp_path, capsys):
         )
 
 
-def test_mnist_with_methods_of_ones_own(digits, tmp_path, capsys):
+def test_mnist_with_methods_of_ones_own(digits, tmp_path, refused):
     from lrp_book.ch07_remedy import digit_frontier
     from lrp_book.labels import method_label
 
@@ -909,6 +894,7 @@ def test_mnist_with_methods_of_ones_own(digits, tmp_path, capsys):
         ("attnlrp,attnlrp", "each once"),
         ("rollout", "method 'rollout'"),
     ):
-        capsys.readouterr()
-        assert main([*call, "--out", str(tmp_path / "no"), "--methods", given]) == 2
-        assert words in one_line(capsys) and not (tmp_path / "no").exists()
+        assert (
+            words in refused([*call, "--out", str(tmp_path / "no"), "--methods", given])
+            and not (tmp_path / "no").exists()
+        )

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from browsing import open_page, put, state_of, widget_page
 from lrp_book.ch07_errors import anytime_maps
+from widget_cases import HOSTILE
 
 from lrp_companion import FrontierPlayer, InputError
 from lrp_companion.show.palette import hexes
@@ -76,19 +77,7 @@ def made(
 
 
 def hostile() -> dict[str, Any]:
-    return made(
-        7,
-        (
-            "[CLS]",
-            "<img src=x onerror=alert(1)>",
-            "</script>",
-            "&amp;",
-            "\u05e9\u05dc",
-            "\U0001f600",
-            "[SEP]",
-        ),
-        label="<b>",
-    )
+    return made(7, HOSTILE, label="<b>")
 
 
 @pytest.fixture
@@ -330,57 +319,11 @@ def test_a_shorter_sentence_takes_the_step_back(page: Any, maps: Any) -> None:
     check(page, maps)
 
 
-@pytest.mark.parametrize(("motion", "time"), [("no-preference", 1500), ("reduce", 3100)])
-def test_playing_advances_and_stops_at_the_end(
-    motion: Any, time: int, maps: Any, browser: Any, tmp_path: Path
-) -> None:
-    context = browser.new_context(reduced_motion=motion)
-    page = context.new_page()
-    page.clock.install(time="2030-01-01T00:00:00")
-    page.goto(widget_page(FrontierPlayer(maps), tmp_path))
-    page.wait_for_selector("[data-ready]", state="attached")
-    page.clock.pause_at("2030-01-01T01:00:00")  # else a slow machine moves it, too
-    play, last = page.get_by_role("button"), len(maps[0]["tokens"])
-    play.focus()
-    page.keyboard.press("Space")
-    assert play.text_content() == "Pause"
-    page.clock.run_for(time)
-    assert state_of(page, "step") == 2
-    page.keyboard.press("Space")
-    page.clock.run_for(5000)
-    assert state_of(page, "step") == 2 and play.text_content() == "Play"
-    play.click()
-    page.get_by_role("radio", name="Random").check()  # a change of what is shown pauses, and keeps the step
-    page.clock.run_for(5000)
-    assert (state_of(page, "step"), state_of(page, "way"), play.text_content()) == (2, "random", "Play")
-    play.click()
-    page.clock.run_for(60_000)
-    assert state_of(page, "step") == last and play.text_content() == "Play"
-    check(page, maps)
-    play.click()
-    assert state_of(page, "step") == 0 and play.text_content() == "Pause", "from the end it plays again"
-    context.close()
-
-
-def test_the_state_survives_in_the_address(maps: Any, browser: Any, tmp_path: Path) -> None:
-    context = browser.new_context()
-    page, _ = open_page(context, widget_page(FrontierPlayer(maps), tmp_path))
-    page.wait_for_selector("[data-ready]")
-    put(page, text=1, way="random", tokens="all", step=9)
-    page.wait_for_function("location.hash.includes('passes.step=9')")
-    other, watch = open_page(context, page.url)
-    other.wait_for_selector("[data-ready]")
-    assert [state_of(other, key) for key in ("text", "way", "tokens", "step")] == [1, "random", "all", 9]
-    check(other, maps)
-    assert watch.nothing(), watch
-    context.close()
-
-
 @pytest.mark.parametrize("width", [360, 390])
 def test_hostile_tokens_are_text_and_a_phone_has_room(width: int, show: Any) -> None:
     page = show(FrontierPlayer([hostile(), made(24)]), viewport={"width": width, "height": 740}, axe=True)
     for row in page.locator("ol.lrp-tokens").all():
-        assert row.locator("bdi").all_text_contents() == list(hostile()["tokens"])
+        assert row.locator("bdi").all_text_contents() == list(HOSTILE)
     assert page.locator("img").count() == 0 and page.get_by_text("LOO, for the class <b>").is_visible()
     for text, way in product((0, 1), WAYS):
         put(page, text=text, way=way, tokens="all", step=7)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import open_page, put, state_of, widget_page
+from browsing import put, state_of, widget_page
 
 import lrp_companion as lrp
 from lrp_companion import InputError, LayerFlow
@@ -110,19 +110,6 @@ def test_playing_goes_down_and_stops(flows: Any, browser: Any, tmp_path: Path) -
     page.clock.run_for(60_000)
     assert state_of(page, "step") == len(flows[0]["attnlrp"].levels) - 1
     assert page.locator(".lrp-play").text_content() == "Play"
-    context.close()
-
-
-def test_the_state_survives_in_the_address_and_nonsense_does_not(
-    flows: Any, browser: Any, tmp_path: Path
-) -> None:
-    context = browser.new_context()
-    address = widget_page(LayerFlow(flows), tmp_path)
-    page, watch = open_page(context, f"{address}#flow.text=1&flow.step=2")
-    page.wait_for_selector("[data-ready]")
-    assert [state_of(page, key) for key in ("text", "step")] == [1, 2]
-    check(page, flows)
-    assert watch.nothing(), watch
     context.close()
 
 

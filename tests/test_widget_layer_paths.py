@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import open_page, put, state_of, widget_page
+from browsing import put, state_of
 from lrp_book.ch05_worth import PATHS, depth_paths
 from lrp_book.committed import records
 
@@ -100,22 +100,6 @@ def test_fewer_layers_than_the_one_that_was_read(page: Any, data: dict[str, Any]
     check(page, data)
     assert page.get_by_role("slider").get_attribute("max") == "6"
     assert "the paper's model: +" in page.locator(".lrp-paths-said + p").text_content()
-
-
-def test_the_address_keeps_the_state_and_refuses_nonsense(
-    widget: LayerPaths, data: dict[str, Any], browser: Any, tmp_path: Path
-) -> None:
-    context = browser.new_context()
-    address = widget_page(widget, tmp_path)
-    wanted = "#paths.run=imdb-companion&paths.protocol=sums&paths.path=single&paths.layer=3"
-    page, watch = open_page(context, address + wanted)
-    page.wait_for_selector("[data-ready]")
-    assert [state_of(page, kind) for kind in KINDS] == ["imdb-companion", "sums", "single", 3]
-    check(page, data)
-    link = page.get_by_role("link", name="Link to this state")
-    assert link.get_attribute("href") == wanted
-    assert watch.nothing(), watch
-    context.close()
 
 
 @pytest.mark.parametrize(("width", "height"), [(360, 740), (1000, 900)])

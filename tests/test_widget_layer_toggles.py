@@ -5,13 +5,12 @@ live text.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import traitlets
-from browsing import open_page, put, state_of, widget_page
+from browsing import put, state_of
 
 import lrp_companion as lrp
 from lrp_companion import InputError, LayerToggles, LiveSentence, Protocol
@@ -135,31 +134,6 @@ def test_half_open_layers_are_the_exact_mixture(page: Any, made: Any) -> None:
     assert state_of(page, "bypassed") == [
         layer for layer, amount in enumerate(state_of(page, "amounts"), 1) if amount == 1
     ]
-
-
-def test_the_state_survives_in_the_address(made: Any, browser: Any, tmp_path: Path) -> None:
-    context = browser.new_context()
-    url = widget_page(LayerToggles(*made), tmp_path)
-    page, _ = open_page(context, url)
-    page.wait_for_selector("[data-ready]")
-    put(page, sentence=1, bypassed=[1, 3], site="word+position")
-    page.wait_for_function("location.hash.includes('layers.bypassed=1,3')")
-    sent = page.evaluate("document.querySelector('.lrp-link').href")
-    other, watch = open_page(context, sent)
-    other.wait_for_selector("[data-ready]")
-    assert [state_of(other, key) for key in ("sentence", "bypassed", "site", "tokens")] == [
-        1,
-        [1, 3],
-        "word+position",
-        "no-special",
-    ]
-    check(other, made[0][1], made[1][1], [1, 3])
-    other.evaluate("location.hash = '#layers.bypassed=2'")
-    other.wait_for_function(
-        "document.querySelector('[data-companion-widget]').companion.model.get('bypassed').join() === '2'"
-    )
-    assert watch.nothing(), watch
-    context.close()
 
 
 def test_python_refuses_what_does_not_fit(toggles: LayerToggles, made: Any) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from browsing import open_page, state_of, widget_page
+from browsing import state_of
 
 from lrp_companion import Attribution, InputError, OutlierScene
 from lrp_companion.metrics import Interval
@@ -51,15 +50,6 @@ def test_every_state_shows_the_packages_r(scene: OutlierScene, show: Any) -> Non
     assert [state_of(page, key) for key in ("without", "ranked")] == [True, True]
     assert "undecided" in page.locator("td.lrp-here").inner_text()
     assert page.locator("svg text").all_text_contents().count("<b>not</b>") == 2
-
-
-def test_the_state_survives_in_the_address(scene: OutlierScene, browser: Any, tmp_path: Path) -> None:
-    context = browser.new_context()
-    page, watch = open_page(context, f"{widget_page(scene, tmp_path)}#outlier.without=1")
-    page.wait_for_selector("[data-ready]")
-    assert state_of(page, "without") is True and state_of(page, "ranked") is False
-    assert watch.nothing(), watch
-    context.close()
 
 
 def test_what_does_not_fit_is_refused_and_a_page_without_a_script_has_r(scene: OutlierScene) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import traitlets
-from browsing import open_page, put, state_of, widget_page
+from browsing import put, state_of
+from widget_cases import HOSTILE
 
 import lrp_companion as lrp
 from lrp_companion import InputError, PerturbationPlayer
@@ -28,19 +28,10 @@ def paths(clf: Any) -> list[dict[str, Any]]:
 
 
 def hostile() -> dict[str, Any]:
-    tokens = (
-        "[CLS]",
-        "<img src=x onerror=alert(1)>",
-        "</script>",
-        "&amp;",
-        "\u05e9\u05dc",
-        "\U0001f600",
-        "[SEP]",
-    )
     curve = {"steps": [[1], [2], [3], [4], [5]], "logits": [3.0, 2.0, 1.0, 0.5, 0.0, -1.0], "mean": 0.5}
     method = {"scores": np.arange(7.0), "morf": curve, "lerf": curve}
     return {
-        "tokens": tokens,
+        "tokens": HOSTILE,
         "special": np.isin(range(7), (0, 6)),
         "label": "<b>",
         "logit": 3.0,
@@ -207,52 +198,10 @@ def test_a_ring_shows_the_focus_on_every_token(page: Any) -> None:
         ) == ["solid", "3px"]
 
 
-@pytest.mark.parametrize(("motion", "time"), [("no-preference", 2000), ("reduce", 3500)])
-def test_playing_advances_and_stops_at_the_end(
-    motion: Any, time: int, paths: Any, browser: Any, tmp_path: Path
-) -> None:
-    context = browser.new_context(reduced_motion=motion)
-    page = context.new_page()
-    page.clock.install(time="2030-01-01T00:00:00")
-    page.goto(widget_page(PerturbationPlayer(paths), tmp_path))
-    page.wait_for_selector("[data-ready]", state="attached")
-    page.clock.pause_at("2030-01-01T01:00:00")  # else a slow machine moves it, too
-    play = page.locator(".lrp-play")
-    play.focus()
-    page.keyboard.press("Space")
-    assert play.text_content() == "Pause"
-    page.clock.run_for(time)
-    assert state_of(page, "step") == 2
-    page.keyboard.press("Space")
-    page.clock.run_for(5000)
-    assert state_of(page, "step") == 2 and play.text_content() == "Play"
-    play.click()
-    page.clock.run_for(60_000)
-    assert (
-        state_of(page, "step") == len(paths[0]["methods"]["loo"]["morf"]["steps"])
-        and play.text_content() == "Play"
-    )
-    context.close()
-
-
-def test_the_state_survives_in_the_address(paths: Any, browser: Any, tmp_path: Path) -> None:
-    context = browser.new_context()
-    page, _ = open_page(context, widget_page(PerturbationPlayer(paths), tmp_path))
-    page.wait_for_selector("[data-ready]")
-    put(page, text=1, left="loo", order="lerf", step=3)
-    page.wait_for_function("location.hash.includes('player.step=3')")
-    other, watch = open_page(context, page.url)
-    other.wait_for_selector("[data-ready]")
-    assert [state_of(other, key) for key in ("text", "left", "order", "step")] == [1, "loo", "lerf", 3]
-    check(other, paths)
-    assert watch.nothing(), watch
-    context.close()
-
-
 def test_hostile_tokens_are_text_and_a_phone_has_room(show: Any) -> None:
     page = show(PerturbationPlayer([hostile()]), viewport={"width": 360, "height": 740}, axe=True)
-    assert page.locator("div.lrp-panel.lrp-left li bdi").all_text_contents() == list(hostile()["tokens"])
-    for token in hostile()["tokens"][1:-1]:
+    assert page.locator("div.lrp-panel.lrp-left li bdi").all_text_contents() == list(HOSTILE)
+    for token in HOSTILE[1:-1]:
         assert f"“{token}”" in page.locator("div.lrp-panel.lrp-left p").text_content()
         page.get_by_role("button", name="Forward").click()
     table = page.locator(".lrp-scroll")

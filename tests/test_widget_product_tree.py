@@ -347,14 +347,6 @@ class TestValues:
 
 
 class TestAddress:
-    def test_the_state_survives(self, opened: Open) -> None:
-        page = opened()
-        press(page, "right")
-        box(page, "x1").fill("-2.5")
-        page.wait_for_function("location.hash.includes('values')")
-        again = opened(hash=page.evaluate("location.hash"))
-        check(again, (-2.5, 3, 4), "x1 (x2 x3)")
-
     def test_a_teachers_link(self, opened: Open) -> None:
         check(
             opened(hash="#product.values=1,2,3,4&product.grouping=(x1 x2) (x3 x4)"),

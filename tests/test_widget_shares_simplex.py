@@ -299,20 +299,6 @@ def test_a_map_whose_sum_cancels_is_undefined_and_not_drawn(show: Any) -> None:
     assert float(page.locator("dl").get_attribute("data-gap-left")) == pytest.approx(2)
 
 
-def test_the_state_survives_in_the_address(
-    shown: Open, net: LinearAttention, digits: list[dict[str, Any]]
-) -> None:
-    page = shown()
-    put(page, shares=[0.2, 0.3, 0.5], digit=4, map="sum-to-one")
-    page.wait_for_function("location.hash.includes('shares.map')")
-    hash = page.evaluate("location.hash")
-    again = shown(hash)
-    assert [state_of(again, key) for key in ("shares", "digit", "map")] == [[0.2, 0.3, 0.5], 4, "sum-to-one"]
-    check(again, net, digits)
-    assert again.get_by_role("button", name="digit 4").get_attribute("aria-pressed") == "true"
-    assert again.get_by_label("sum to one").is_checked()
-
-
 def test_a_phone_needs_no_sideways_scrolling(shown: Open) -> None:
     page = shown(viewport={"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -1,15 +1,17 @@
 """What every widget owes its reader: room on a phone, no fault of axe, a way by keyboard, an address that
-cannot break it. What each one shows is in its own `test_widget_<name>.py`.
+keeps its state and cannot break it, and of the players that they play. What each one shows is in its own
+`test_widget_<name>.py`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import complaints_of_axe, open_page, state_of, widget_page
+from browsing import complaints_of_axe, open_page, put, state_of, widget_page
 from widget_cases import widget_arguments
 
 import lrp_companion.widgets as widgets
@@ -39,6 +41,24 @@ WRONG = {  # by the widget's name in an address: what a link may hold that names
     " map=%3Cimg%20src=x%20onerror=alert(1)%3E digit=%3Cscript%3E",
     "SoftmaxLab": "softmax: logits=9,0,0 logits=1,2 values=1,x,2 values= logits=1e999,0,0 logits=<img>,0,0",
 }
+KEPT: dict[str, dict[str, Any]] = {  # another state than the start, as a reader may leave it
+    "FrontierPlayer": {"text": 1, "way": "random", "tokens": "all", "step": 3},
+    "HeadStepper": {"q": -1.5, "k": [0, 1, 2], "v": [1, -2, 3], "rules": "cp-lrp", "step": 2},
+    "LayerFlow": {"text": 1, "without": True, "step": 2},
+    "LayerPaths": {"path": "front-to-back", "layer": 1},
+    "LayerToggles": {"sentence": 1, "site": "word+position", "bypassed": [1]},
+    "OutlierScene": {"without": True, "ranked": True},
+    "PerturbationPlayer": {"text": 1, "left": "attnlrp", "right": "loo", "order": "lerf", "step": 3},
+    "ProductTree": {"values": [-2.5, 3, 4], "grouping": "x1 (x2 x3)"},
+    "ProtocolSwitchboard": {"choices": ["b", "a"]},
+    "SharesSimplex": {"shares": [0.2, 0.3, 0.5], "digit": 1, "map": "sum-to-one"},
+    "SoftmaxLab": {"logits": [1, 2, 3], "values": [0.5, -0.5, 1.5]},
+}
+SAID = """() => {
+  const copy = document.querySelector('.lrp-widget').cloneNode(true);
+  for (const node of copy.querySelectorAll('[aria-live], [role=status], script')) node.remove();
+  return copy.textContent;
+}"""
 every_widget = pytest.mark.parametrize("name", [*WRONG, "TokenHeatmap"])
 
 
@@ -47,7 +67,7 @@ def made(model_folder: Any) -> Callable[[str], Any]:
     """A widget by its name, from a tiny model."""
     import lrp_companion as lrp
 
-    arguments = widget_arguments(lrp.load_classifier(model_folder("bert", layers=2)))
+    arguments = widget_arguments(lrp.load_classifier(model_folder("bert", layers=2)), "a film of rare grace")
     return lambda name: getattr(widgets, name)(**arguments[name])
 
 
@@ -87,4 +107,60 @@ def test_nonsense_in_the_address_is_ignored(name: str, made: Any, browser: Any, 
         assert state == start, part
         assert page.locator("img").count() == 0 and watch.nothing(), watch
         page.close()
+    context.close()
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_state_survives_in_the_address(name: str, made: Any, browser: Any, tmp_path: Path) -> None:
+    context, wanted = browser.new_context(), KEPT[name]
+    page, _ = open_page(context, widget_page(made(name), tmp_path))
+    page.wait_for_selector("[data-ready]")
+    put(page, **wanted)
+    page.wait_for_function("key => location.hash.includes(`.${key}=`)", arg=[*wanted][-1])
+    other, watch = open_page(context, page.url)
+    other.wait_for_selector("[data-ready]")
+    assert {key: state_of(other, key) for key in wanted} == wanted
+    assert other.evaluate(SAID) == page.evaluate(SAID) and watch.nothing(), watch
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "motion", "time"),
+    [
+        ("FrontierPlayer", "no-preference", 1500),
+        ("FrontierPlayer", "reduce", 3100),
+        ("PerturbationPlayer", "no-preference", 2000),
+        ("PerturbationPlayer", "reduce", 3500),
+    ],
+)
+def test_playing_advances_and_stops_at_the_end(
+    name: str, motion: Any, time: int, made: Any, browser: Any, tmp_path: Path
+) -> None:
+    context = browser.new_context(reduced_motion=motion)
+    page, widget = context.new_page(), made(name)
+    widget.text = 1
+    page.clock.install(time="2030-01-01T00:00:00")
+    page.goto(widget_page(widget, tmp_path))
+    page.wait_for_selector("[data-ready]", state="attached")
+    page.clock.pause_at("2030-01-01T01:00:00")  # else a slow machine moves it, too
+    last = int(page.get_by_role("slider").get_attribute("max"))
+    play = page.get_by_role("button", name=re.compile("^(Play|Pause)$"))
+    play.focus()
+    page.keyboard.press("Space")
+    assert play.text_content() == "Pause"
+    page.clock.run_for(time)
+    assert state_of(page, "step") == 2
+    page.keyboard.press("Space")
+    page.clock.run_for(5000)
+    assert state_of(page, "step") == 2 and play.text_content() == "Play"
+    play.click()
+    if name == "FrontierPlayer":  # a change of what is shown pauses, and keeps the step
+        page.get_by_role("radio", name="Random").check()
+        page.clock.run_for(5000)
+        assert (state_of(page, "step"), state_of(page, "way"), play.text_content()) == (2, "random", "Play")
+        play.click()
+    page.clock.run_for(60_000)
+    assert state_of(page, "step") == last > 2 and play.text_content() == "Play"
+    play.click()
+    assert state_of(page, "step") == 0 and play.text_content() == "Pause", "from the end it plays again"
     context.close()

@@ -14,6 +14,10 @@ from lrp_companion.runs.digit_invariance import share_digits
 from lrp_companion.runs.perturbation_paths import perturbation_paths
 from lrp_companion.widgets import base
 
+MARKUP = ("<img src=x onerror=alert(1)>", "</script>", "&amp;")
+HOSTILE = ("[CLS]", *MARKUP, "\u05e9\u05dc", "\U0001f600", "[SEP]")
+"""Tokens that a page must show as they are."""
+
 
 def board() -> dict[str, Any]:
     """A board of two choices with two options each, as `boards.switchboard` makes them."""
@@ -45,25 +49,25 @@ def paths() -> dict[str, Any]:
     }
 
 
-def widget_arguments(clf: Any) -> dict[str, dict[str, Any]]:
-    """Good arguments of every widget, by its name."""
-    text, methods = "a film", ("loo", "attnlrp")
-    records = {name: lrp.attribute(clf, [text], method=name) for name in methods}
+def widget_arguments(clf: Any, *further: str) -> dict[str, dict[str, Any]]:
+    """Good arguments of every widget, by its name; with further texts where one takes several."""
+    texts, methods = ["a film", *further], ("loo", "attnlrp")
+    records = {name: lrp.attribute(clf, texts, method=name) for name in methods}
     net = lrp.LinearAttention(tokens=16, dim=4, bias=True, seed=3, dtype=torch.float64)
     images = np.random.default_rng(0).random((2, 4, 4))
-    lattice, loo = lrp.layer_lattice(clf, text), records["loo"][0]
-    flow = {
-        "attnlrp": lrp.layer_relevance(clf, text),
-        "cp-lrp": lrp.layer_relevance(clf, text, bypass=[1, 2]),
-    }
+    lattices, loo = [lrp.layer_lattice(clf, text) for text in texts], records["loo"][0]
+    bypass = {"attnlrp": [], "cp-lrp": [1, 2]}
+    flows = [
+        {name: lrp.layer_relevance(clf, text, bypass=of) for name, of in bypass.items()} for text in texts
+    ]
     model = {"name": "tiny", "labels": ["no", "yes"], "layers": 2, "folder": "m/", "fetched": 1, "memory": 1}
     return {
         "TokenHeatmap": {"attributions": [loo], "titles": ["one"], "loo": loo},
-        "LayerToggles": {"lattice": [lattice], "loo": [loo]},
+        "LayerToggles": {"lattice": lattices, "loo": records["loo"]},
         "OutlierScene": {"maps": [records["attnlrp"][0], records["attnlrp"][0]], "loo": loo},
-        "LayerFlow": {"flows": [flow], "labels": ["no", "yes"]},
-        "PerturbationPlayer": {"paths": perturbation_paths(clf, [text], records)},
-        "FrontierPlayer": {"texts": anytime_maps(clf, [text])},
+        "LayerFlow": {"flows": flows, "labels": ["no", "yes"]},
+        "PerturbationPlayer": {"paths": perturbation_paths(clf, texts, records)},
+        "FrontierPlayer": {"texts": anytime_maps(clf, texts)},
         "SharesSimplex": {"digits": share_digits(net, images, [1, 2])},
         "ProtocolSwitchboard": {"data": {"boards": [board()]}},
         "LayerPaths": {"data": paths(), "run": "one", "protocol": "positions", "path": "single"},
@@ -71,7 +75,7 @@ def widget_arguments(clf: Any) -> dict[str, dict[str, Any]]:
         "ProductTree": {"values": [2, 3, 4], "grouping": "(x1 x2) x3"},
         "SoftmaxLab": {"logits": [1, 0, 0], "values": [2, 1, -1]},
         "SentenceBox": {"live": model},
-        "LiveSentence": {"widget": lrp.widgets.LayerToggles(lattice, loo), "explain": len},
+        "LiveSentence": {"widget": lrp.widgets.LayerToggles(lattices[0], loo), "explain": len},
     }
 
 

@@ -294,13 +294,6 @@ def depth_paths(runs: Iterable[Any]) -> Row:
         `cells[protocol][path]` (`mean`, `low`, `high`, a number per layer k = 1..L), `levels[protocol]` (the
         means of AttnLRP and CP-LRP), `ends[protocol][path]` (`mean`, `low`, `high`, `side`), `paper[path]`
         (the paper's Table A3 by layer, None for another depth or other data) and `paper ends[path]`.
-
-    Raises
-    ------
-    InputError : no run with masks is left.
-
-    >>> depth_paths(load_runs("results"))["runs"][0]["label"]  # doctest: +SKIP
-    'SST-2, 12 layers'
     """
     masked = [run for run in runs if isinstance(run, TextRun) and run.masks]
     if not masked:

@@ -33,8 +33,9 @@ EVERYTHING = Protocol(site="word+position", tokens="all")
 # -- a negative sum reverses the sign of r ------------------------------------------------------------
 
 
-def signs(run: TextRun, explanation: Explanation, *, protocol: Protocol = EVERYTHING) -> Row:
-    """How often the sums of the map and of LOO are negative, and the effect on r of dividing by them.
+def signs(run: TextRun, explanation: Explanation) -> Row:
+    """How often the sums of the map and of LOO are negative, and the effect on r of dividing by them, at
+    `EVERYTHING`.
 
     Returns
     -------
@@ -44,9 +45,8 @@ def signs(run: TextRun, explanation: Explanation, *, protocol: Protocol = EVERYT
         over those with both sums above 0 (where the two are the same), `r, otherwise` and
         `r, otherwise, sum to one` over the others; None without examples.
     """
-    raw, divided = (run.r(explanation, replace(protocol, map=map)) for map in DISTINCT)
-    asked = {"site": protocol.site, "tokens": protocol.tokens, "target": protocol.target}
-    negative_map = run.negative_sum(explanation, **asked)
+    raw, divided = (run.r(explanation, replace(EVERYTHING, map=map)) for map in DISTINCT)
+    negative_map = run.negative_sum(explanation, site=EVERYTHING.site)
     no_sign = np.isnan(divided) | (raw == 0)  # r = 0 has no sign to reverse
     turned = np.where(no_sign, np.nan, divided == -raw)
     undefined = np.isnan(turned) | np.isnan(negative_map)
@@ -91,10 +91,10 @@ def signs_table(runs: Sequence[TextRun]) -> Table:
 # -- [CLS] --------------------------------------------------------------------------------------------
 
 
-def first_loo(run: TextRun, protocol: Protocol = EVERYTHING) -> np.ndarray:
+def first_loo(run: TextRun) -> np.ndarray:
     """LOO of the first token of each example, (n,)."""
     needs_text("first_loo", run)
-    return np.array([scores[0] for scores in run.loo(protocol)])
+    return np.array([scores[0] for scores in run.loo(EVERYTHING)])
 
 
 def by_first_sign(run: TextRun) -> Row:
@@ -165,12 +165,11 @@ def interventions_table(run: TextRun) -> Table:
     """Mean r of `interventions`, and CP-LRP minus AttnLRP."""
     rows = []
     for name, r in interventions(run).items():
-        row: Row = {"kept": name, **{BOTH[method]: bootstrap_mean(values) for method, values in r.items()}}
+        row: Row = {"relevance that is kept": name}
+        row |= {BOTH[method]: bootstrap_mean(values) for method, values in r.items()}
         pair = r["cp-lrp"], r["attnlrp"]
         rows.append({**row, "difference": paired_difference(*pair), "examples won": win_rate(*pair)})
-    columns = {"kept": "relevance that is kept", **{name: name for name in list(rows[0])[1:]}}
-    caption = f"{title(run)}: mean r with LOO, all tokens, n = {run.n:,}"
-    return table(rows, columns=columns, caption=caption)
+    return table(rows, caption=f"{title(run)}: mean r with LOO, all tokens, n = {run.n:,}")
 
 
 def special_shares(run: TextRun) -> list[Row]:
@@ -182,10 +181,6 @@ def special_shares(run: TextRun) -> list[Row]:
         A row per step: `bypassed` (in words), and as intervals over examples: `[CLS]` and `[SEP]`, fractions
         of sum |R| over all tokens; `position of [CLS]`, the relevance of that position embedding, with its
         sign, in the same unit; `words` and `words + positions`, the share of maps with a negative sum.
-
-    Raises
-    ------
-    InputError : the run has no masks.
     """
     needs_text("special_shares", run)
     needs_masks("special_shares", run)
@@ -357,7 +352,7 @@ def statements_table(run: TextRun) -> Table:
 # -- on which examples --------------------------------------------------------------------------------
 
 
-def subgroups(runs: Sequence[TextRun], *, protocols: Mapping[str, Protocol] = PROTOCOLS) -> list[Row]:
+def subgroups(runs: Sequence[TextRun]) -> list[Row]:
     """Does CP-LRP minus AttnLRP depend on the example? All runs, protocols and features together.
 
     For length and confidence the effect is Spearman's rank correlation of the difference with the feature;
@@ -375,7 +370,7 @@ def subgroups(runs: Sequence[TextRun], *, protocols: Mapping[str, Protocol] = PR
     for run in runs:
         needs_text("subgroups", run)
         alike: dict[bytes, dict[str, np.ndarray]] = {}  # protocols that are defined on the same examples
-        for name, protocol in protocols.items():
+        for name, protocol in PROTOCOLS.items():
             gap = run.r("cp-lrp", protocol) - run.r("attnlrp", protocol)
             alike.setdefault(np.isnan(gap).tobytes(), {})[name] = gap
         for gaps, (feature, values) in itertools.product(alike.values(), features(run).items()):
@@ -423,10 +418,6 @@ def tag_effects(differences: Mapping[str, np.ndarray], tags: Sequence[Sequence[s
     list
         As `subgroups`, without `run`: `feature` is the tag, and `with tag` the mean of the texts with it.
 
-    Raises
-    ------
-    InputError : not one difference per text.
-
     >>> differences = {"words only (default)": np.array([0.0, 0.1, 0.5, 0.7])}
     >>> rows = tag_effects(differences, [["plain"], [], ["irony"], ["irony"]])
     >>> round(rows[0]["effect"].mean, 6)
@@ -450,17 +441,18 @@ def tag_table(rows: Sequence[Row], *, title: str) -> Table:
 
     Rounding decides whether permutations of numbers computed on the page tie, so p is shown without digits.
     """
-    shown = [{**row, "n": _sizes(row), "small": bool(row["p, Holm"] < 0.05)} for row in rows]
-    columns = {
-        "protocol": "protocol",
-        "feature": "tag",
-        "with tag": "mean with the tag",
-        "effect": "minus the others",
-        "n": "n",
-        "small": "p, Holm, below 0.05",
-    }
-    caption = f"{title}; p, Holm: corrected for all {len(rows)} comparisons"
-    return table(shown, columns=columns, caption=caption)
+    shown = [
+        {
+            "protocol": row["protocol"],
+            "tag": row["feature"],
+            "mean with the tag": row["with tag"],
+            "minus the others": row["effect"],
+            "n": _sizes(row),
+            "p, Holm, below 0.05": bool(row["p, Holm"] < 0.05),
+        }
+        for row in rows
+    ]
+    return table(shown, caption=f"{title}; p, Holm: corrected for all {len(rows)} comparisons")
 
 
 def subgroup_table(rows: Sequence[Row], *, run: str) -> Table:

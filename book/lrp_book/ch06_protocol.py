@@ -279,10 +279,6 @@ def matched_share(grid: Grid, choice: str, options: Sequence[str]) -> float:
     """The share of the variance due to a choice if only some of its options count.
 
     So runs with different options are compared on those that both have.
-
-    Raises
-    ------
-    InputError : fewer than two options, or one that the run was not made with.
     """
     choose("matched_share", "choice", choice, PROTOCOL_AXES)
     if len(options) < 2:

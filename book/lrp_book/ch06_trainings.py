@@ -70,6 +70,7 @@ from lrp_companion.show.palette import INK
 from lrp_companion.show.tables import Table, table
 
 LARGEST_GAP = 0.1
+TURNS = 12
 OF = ("mean", "low", "high")
 
 
@@ -84,14 +85,6 @@ def trainings(runs: Sequence[TextRun]) -> xr.DataArray:
     DataArray
         Axes `training`, those of a protocol (without the map that repeats another) and `of`: mean, low and
         high, the 95 % interval over examples. Its attributes are `runs` and `title` (data, depth and n).
-
-    Raises
-    ------
-    InputError : fewer than two runs, one that is not on reviews, other data, depth or examples, or the same
-        weights twice.
-
-    >>> trainings(load_runs([first, second])).sizes["training"]  # doctest: +SKIP
-    2
     """
     _check(runs)
     cells = []
@@ -200,11 +193,8 @@ def training_shares(group: xr.DataArray) -> dict[str, float]:
     """
     rows = variance_shares(_defined(group), ("training", "choices"))
     shares = {" ".join(row["choices"]): row["share"] for row in rows}
-    return {
-        "choices": shares["choices"],
-        "training": shares["training"],
-        "together": shares["training choices"],
-    }
+    named = {"choices": "choices", "training": "training", "together": "training choices"}
+    return {name: shares[which] for name, which in named.items()}
 
 
 def training_likeness(group: xr.DataArray) -> float:
@@ -266,8 +256,9 @@ def training_counts_table(group: xr.DataArray) -> Table:
     return table(rows, columns=columns, caption=f"{_setting(group)}: {where}")
 
 
-def training_turns_table(group: xr.DataArray, *, limit: int = 12) -> Table:
-    """The cells where the trainings do not all lie on one side of 0, most contrary first, a column each.
+def training_turns_table(group: xr.DataArray) -> Table:
+    """The cells where the trainings do not all lie on one side of 0, most contrary first, a column each;
+    the first `TURNS` of them.
 
     The caption states what all these cells share.
     """
@@ -280,26 +271,26 @@ def training_turns_table(group: xr.DataArray, *, limit: int = 12) -> Table:
     )
     if not turns:
         return table([{"cell": "none"}], caption=caption)
-    if limit < len(turns):
-        caption += f", the first {limit} of {len(turns):,}"
+    if len(turns) > TURNS:
+        caption += f", the first {TURNS} of {len(turns):,}"
     if shared:
         caption += "; common to all: " + ", ".join(_named(name, turns[0][name]) for name in shared)
     free = [name for name in free if name not in shared]
     words = {name: AXIS_LABELS[name][1] for name in free}
-    rows = [{**row, **{name: words[name][row[name]] for name in free}} for row in turns[:limit]]
+    rows = [{**row, **{name: words[name][row[name]] for name in free}} for row in turns[:TURNS]]
     columns = {name: AXIS_LABELS[name][0] for name in free} | {run.model: run.model for run in group.runs}
     return table(rows, columns=columns, caption=caption)
 
 
 def training_shares_table(group: xr.DataArray) -> Table:
     """The fractions of the variance over cells and trainings, and how similar the trainings are."""
-    headings = {
-        "choices": "the choices, alike in every training",
-        "training": "the training, alike under every choice",
-        "together": "both together: a training that changes what the choices do",
-    }
-    shares = training_shares(group)
-    rows = [{"explained by": text, "fraction": percent(shares[name])} for name, text in headings.items()]
+    headings = (
+        "the choices, alike in every training",
+        "the training, alike under every choice",
+        "both together: a training that changes what the choices do",
+    )
+    shares = zip(headings, training_shares(group).values(), strict=True)
+    rows = [{"explained by": text, "fraction": percent(share)} for text, share in shares]
     caption = (
         f"{_setting(group)}: fractions of the variance of {EFFECT}; "
         f"lowest r between two trainings over the cells {training_likeness(group):.2f}"

@@ -68,14 +68,6 @@ def anytime_maps(
         `forwards` and `backwards` (passes so far), `exact` (places of the tokens that have LOO's own value),
         and by tokens ("no-special", "all") `r`, Pearson's with LOO (NaN where undefined), and `error`, sum |R
         - LOO| / sum |LOO|.
-
-    Raises
-    ------
-    InputError : a text that cannot be explained, a class that does not exist, a seed that is not a whole
-        number from 0.
-
-    >>> anytime_maps(clf, "a film of rare grace")[0]["ways"]["hybrid"][-1]["r"]  # doctest: +SKIP
-    {'no-special': 1.0, 'all': 1.0}
     """
     check_seed(seed)
     encoded = clf.encode(texts)
@@ -158,13 +150,6 @@ def mask_paths(
     dict
         `w` (points,); `tokens`, the names of the places; `label`; `value` and `slope`, each (places, points);
         `loo` and `gradient`, each (places,).
-
-    Raises
-    ------
-    InputError : no place, one outside the text, or fewer than two points.
-
-    >>> mask_paths(clf, "a film of rare grace", places=[4, 5])["value"].shape  # doctest: +SKIP
-    (2, 21)
     """
     (encoded,) = clf.encode([text])
     count = len(encoded)
@@ -235,13 +220,6 @@ def pair_removals(clf: Classifier, text: str, *, target: int | None = None) -> R
     dict
         `tokens`, `label`, `single` (T,), `pair` (T, T), symmetric, and `backing`,
         `pair - single_i - single_j`; NaN at special tokens, and on the diagonal of the last two.
-
-    Raises
-    ------
-    InputError : a text with fewer than two words.
-
-    >>> pair_removals(clf, "a great , great film")["backing"].shape  # doctest: +SKIP
-    (7, 7)
     """
     (encoded,) = clf.encode([text])
     words = np.flatnonzero(~encoded.special).tolist()
@@ -272,9 +250,6 @@ def backed_pairs(clf: Classifier, texts: Sequence[str]) -> list[Row]:
     list
         Rows `text` (its place in `texts`), `label`, `words`, `places`, `single` (LOO of both), `pair`,
         `backing`, and `largest`, the largest |LOO| of a single word of the text.
-
-    >>> backed_pairs(clf, ["a great , great film"])[0]["words"]  # doctest: +SKIP
-    ('great', 'great')
     """
     rows = []
     for place, text in enumerate(texts):
@@ -319,13 +294,6 @@ def where_it_errs(run: TextRun, attention: Mapping[str, Any], methods: Sequence[
     list
         Rows `method`, `feature` (of `FEATURES`), `of` ("r" or "error", at the words), `effect` (interval),
         `p` from 10,000 permutations and `p, Holm`, corrected over all rows.
-
-    Raises
-    ------
-    InputError : attention of another model or data, or without an example of the run.
-
-    >>> where_it_errs(run, attention, ["attnlrp"])[0]["feature"]  # doctest: +SKIP
-    'length'
     """
     known = features(run) | _attention_of(run, attention)
     rows: list[Row] = []
@@ -360,7 +328,7 @@ def _attention_of(run: TextRun, attention: Mapping[str, Any]) -> dict[str, np.nd
     return {name: np.array(attention["rows"][name])[places] for name in ("concentration", "special")}
 
 
-def errs_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
+def errs_table(rows: Sequence[Row], *, title: str) -> Table:
     """Rows of `where_it_errs`: an effect by method, measure and feature; * where p, Holm is below 0.05."""
     lines: dict[tuple[str, str], Row] = {}
     for row in rows:
@@ -368,15 +336,15 @@ def errs_table(rows: Sequence[Row], *, title: str, digits: int = 2) -> Table:
             (FEATURES[feature] for feature in dict.fromkeys(row["feature"] for row in rows)), "undefined"
         )
         line = lines.setdefault((row["method"], row["of"]), head)
-        line[FEATURES[row["feature"]]] = row["effect"].text(digits) + " *" * (row["p, Holm"] < 0.05)
-    return table(list(lines.values()), caption=title, digits=digits)
+        line[FEATURES[row["feature"]]] = row["effect"].text(2) + " *" * (row["p, Holm"] < 0.05)
+    return table(list(lines.values()), caption=title)
 
 
 STAGES = {"M": "mask gradient", "S1": "every softmax exact", "S3": "one layer at a time, exact"}
 """Steps from the mask gradient to LOO that the records of `results/mask-gradient-error` hold."""
 
 
-def stages_table(records: Sequence[Mapping[str, Any]], *, digits: int = 2) -> Table:
+def stages_table(records: Sequence[Mapping[str, Any]]) -> Table:
     """How far each step from the mask gradient to LOO is from LOO, and its r."""
     rows = [
         {"data": _data(record), "step": name}
@@ -386,7 +354,7 @@ def stages_table(records: Sequence[Mapping[str, Any]], *, digits: int = 2) -> Ta
         for stage, name in STAGES.items()
     ]
     caption = "From the mask gradient to LOO, words only. Distance: sum |S − LOO| / sum |LOO|"
-    return table(rows, caption=caption, digits=digits)
+    return table(rows, caption=caption)
 
 
 def error_shares_table(records: Sequence[Mapping[str, Any]], *, digits: int = 2) -> Table:
@@ -424,7 +392,7 @@ def _column(record: Mapping[str, Any], which: str, name: str) -> np.ndarray:
     return np.array([row[which][name] for row in record["rows"]], dtype=np.float64)
 
 
-def zero_node_table(record: Mapping[str, Any], *, digits: int = 2) -> Table:
+def zero_node_table(record: Mapping[str, Any]) -> Table:
     """The slope of the mask at w = 0 against LOO, by the largest attention that a word receives."""
     slopes = {name: np.array(values) for name, values in record["slopes"].items()}
     size, off = np.abs(slopes["loo"]), np.abs(slopes["slope"] - slopes["loo"])
@@ -436,5 +404,4 @@ def zero_node_table(record: Mapping[str, Any], *, digits: int = 2) -> Table:
             row = {"largest attention received": f"{low:g} to {min(high, 1):g}", "words": int(keep.sum())}
             row |= {"|LOO|": np.median(size[keep]), "|slope at 0 − LOO|": np.median(off[keep])}
             rows.append({**row, "their ratio": np.median(off[keep] / np.maximum(size[keep], 1e-9))})
-    caption = f"The node at w = 0, medians over words, {record['config']['data']}"
-    return table(rows, caption=caption, digits=digits)
+    return table(rows, caption=f"The node at w = 0, medians over words, {record['config']['data']}")

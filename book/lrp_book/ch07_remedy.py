@@ -43,13 +43,6 @@ def frontier(run: TextRun, *, methods: Sequence[str] | None = None) -> xr.Datase
         Over `explainer` and `example`: `r` with LOO (by tokens and statistic), `error` of the value and
         `top3`, the overlap of the three largest (by tokens), `logit` along the curves (`curve`: "morf",
         "lerf", "delta") and `seconds`; over `explainer`: `forwards`, `backwards` and their sum `cost`, means.
-
-    Raises
-    ------
-    InputError : the run keeps neither cost nor error, because it has only the default methods.
-
-    >>> frontier(load_run("results/frontier/sst2-companion")).explainer.values[-1]  # doctest: +SKIP
-    'ig'
     """
     passes = {method: run.passes(method).mean(0) for method in (methods or run.methods)}
     order = sorted(passes, key=lambda method: float(passes[method].sum()))
@@ -213,9 +206,6 @@ def digit_frontier(run: MnistRun) -> list[Row]:
     list
         A row per method, the cheapest first: `method`, `forwards`, `backwards`, as intervals r with LOO of
         both graphs and between their two maps, and the `distance` of these, relative.
-
-    >>> digit_frontier(load_run("results/frontier/mnist-plain"))[0]["method"]  # doctest: +SKIP
-    'gradient x input'
     """
     columns = {"left, with LOO": "r left-LOO", "right, with LOO": "r right-LOO"}
     columns["left with right"] = "r left-right"
@@ -423,11 +413,7 @@ def option_table(choices: Sequence[Row], *, title: str, digits: int = 3) -> Tabl
 
 
 def best_masks(records: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """The mask with the largest mean r at the words of each record of `compare_masks`, and both ends.
-
-    >>> best_masks(load_sheets("results/best-mask"))[0]["layers bypassed"]  # doctest: +SKIP
-    [2, 3, 4, 8]
-    """
+    """The mask with the largest mean r at the words of each record of `compare_masks`, and both ends."""
     rows = []
     for config, r in ((record["config"], record["r"]) for record in records):
         mask = int(np.argmax(r["no-special"]))

@@ -61,10 +61,6 @@ def r_of_images(records: Sequence[Mapping[str, Any]]) -> xr.DataArray:
     """r with LOO: axes training, explainer ("attnlrp", "cp-lrp", "lrp:bypass=3+4", ...), reading and example.
 
     A method without relevance at positions has the same r with them.
-
-    Raises
-    ------
-    InputError : trainings that explain other images, or a record without one of the readings.
     """
     if any(record["example"] != records[0]["example"] for record in records):
         hint = "make the records with one seed and one limit"

@@ -17,7 +17,7 @@ import numpy as np
 import xarray as xr
 
 from lrp_book.ch08_wirings import MARKS, STATISTIC, WIRINGS, gap, load_wirings, r_at
-from lrp_book.predictions import FAILED, MET, MIXED
+from lrp_book.predictions import outcome
 from lrp_companion.checks import InputError, SourceError, choose
 from lrp_companion.metrics import Interval
 from lrp_companion.registry import label_of
@@ -82,12 +82,7 @@ class Judged:
 
 
 def load_planted(folder: str | os.PathLike[str] = "results/planted") -> dict[str, list[Judged]]:
-    """Trainings by wiring in the order of `WIRINGS`, by seed.
-
-    Raises
-    ------
-    SourceError : no record in the folder.
-    """
+    """Trainings by wiring in the order of `WIRINGS`, by seed."""
     place = nearby(folder)
     out: dict[str, list[Judged]] = {name: [] for name in WIRINGS}
     for path in sorted(place.glob("*.json")):
@@ -101,12 +96,7 @@ def load_planted(folder: str | os.PathLike[str] = "results/planted") -> dict[str
 
 
 def judged_of(manifest: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *, seed: int) -> Judged:
-    """A training from its record.
-
-    Raises
-    ------
-    InputError : a rule that the record lacks.
-    """
+    """A training from its record."""
     lacking = [rule for rule in RULES if f"{rule} share" not in arrays]
     if lacking:
         got, hint = f"a record without {', '.join(lacking)}", "make it again with lrp_book.records.planted"
@@ -162,18 +152,12 @@ def means(trainings: Sequence[Judged], number: str) -> xr.DataArray:
     return found.copy(data=np.array(cut, dtype=object).reshape(found.shape))
 
 
-def planted_table(
-    groups: Mapping[str, Sequence[Judged]],
-    number: str = "top",
-    *,
-    explainers: Sequence[str] = SHOWN,
-    caption: str,
-) -> Table:
+def planted_table(groups: Mapping[str, Sequence[Judged]], number: str = "top", *, caption: str) -> Table:
     """Mean of one of `NUMBERS` by method, wiring and rule."""
     choose("planted_table", "number", number, NUMBERS)
     rows = []
     every = {wiring: means(group, number) for wiring, group in groups.items()}
-    for explainer in explainers:
+    for explainer in SHOWN:
         row: dict[str, Any] = {"method": name_of(explainer)}
         for wiring, of_wiring in every.items():
             cells = of_wiring.sel(explainer=explainer)
@@ -193,19 +177,12 @@ def followed_table(groups: Mapping[str, Sequence[Judged]], *, caption: str) -> T
     for wiring, group in groups.items():
         for rule in RULES:
             turned = [one.followed[rule]["as alone" if rule == "negator" else "label"] for one in group]
-            row = {"wiring": WIRINGS[wiring]["wiring"], "rule": rule, "followed": _range(turned, ".3f")}
-            row["decoys"] = _range([one.followed["decoys"]["as alone"] for one in group], ".3f")
-            row["sentences"] = _range([counted(one, rule) for one in group], "d")
-            rows.append(row | {"second": _second(rule, group)})
-    columns = {
-        "wiring": "wiring",
-        "rule": "rule",
-        "followed": "rule followed",
-        "decoys": "decoys change nothing",
-        "sentences": "sentences that count",
-        "second": "logit of one word, of none (0) to both (1)",
-    }
-    return table(rows, columns=columns, caption=caption)
+            row = {"wiring": WIRINGS[wiring]["wiring"], "rule": rule, "rule followed": _range(turned, ".3f")}
+            decoys = [one.followed["decoys"]["as alone"] for one in group]
+            row |= {"decoys change nothing": _range(decoys, ".3f")}
+            row |= {"sentences that count": _range([counted(one, rule) for one in group], "d")}
+            rows.append(row | {"logit of one word, of none (0) to both (1)": _second(rule, group)})
+    return table(rows, caption=caption)
 
 
 def counted(one: Judged, rule: str) -> int:
@@ -235,16 +212,13 @@ def _range(values: Sequence[float], form: str) -> str:
 
 @mpl.rc_context(LOOK)
 def planted_figure(
-    groups: Mapping[str, Sequence[Judged]],
-    *,
-    number: str = "top",
-    explainers: Sequence[str] = SHOWN,
-    title: str,
+    groups: Mapping[str, Sequence[Judged]], *, explainers: Sequence[str] = SHOWN, title: str
 ) -> Drawing:
-    """Draw the means of `planted_table`, a panel per rule; a line is an interval, a small mark a training."""
-    choose("planted_figure", "number", number, NUMBERS)
-    every = {wiring: over_seeds(group).sel(number=number) for wiring, group in groups.items()}
-    found = {wiring: means(group, number) for wiring, group in groups.items()}
+    """Draw the means of `planted_table` for "top", a panel per rule; a line is an interval, a small mark a
+    training.
+    """
+    every = {wiring: over_seeds(group).sel(number="top") for wiring, group in groups.items()}
+    found = {wiring: means(group, "top") for wiring, group in groups.items()}
     listed = "; ".join(
         f"{WIRINGS[wiring]['wiring']}, {rule}: "
         + ", ".join(
@@ -274,7 +248,7 @@ def planted_figure(
         axes.set_yticks(range(len(explainers)), [name_of(name) for name in explainers])
         axes.set_ylim(len(explainers) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)
-    panels[0].set_xlabel("share of sentences" if number != "share" else "share of the map")
+    panels[0].set_xlabel("share of sentences")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower right", ncols=len(groups), frameon=False)
     headline(figure, title)
@@ -370,9 +344,8 @@ def outcomes(groups: Mapping[str, Sequence[Judged]]) -> list[dict[str, Any]]:
         for wiring, group in groups.items():
             if not named or wiring in named:
                 held = sum(map(holds, group))
-                outcome = MET if held == len(group) else FAILED if held == 0 else MIXED
-                row = {"point": number, "says": says, "wiring": wiring, "outcome": outcome}
-                rows.append({**row, "held": held, "of": len(group)})
+                row = {"point": number, "says": says, "wiring": wiring, "held": held, "of": len(group)}
+                rows.append({**row, "outcome": outcome(held, len(group))})
     return rows
 
 

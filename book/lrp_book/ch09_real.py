@@ -21,7 +21,7 @@ import xarray as xr
 
 from lrp_book.ch06_outlier import COUNTED, STATISTIC, flips, lead, with_and_without
 from lrp_book.committed import Records
-from lrp_book.predictions import FAILED, MET, MIXED
+from lrp_book.predictions import outcome
 from lrp_book.records import real
 from lrp_book.say import MissingRecord, number
 from lrp_book.worth import REMOVALS
@@ -57,12 +57,7 @@ PAIR = ("cp-lrp", "attnlrp")
 
 @lru_cache
 def part(folder: str, name: str) -> Mapping[str, np.ndarray]:
-    """The arrays of one part of a record, texts in the order of their data set.
-
-    Raises
-    ------
-    MissingRecord : the folder has no such part.
-    """
+    """The arrays of one part of a record, texts in the order of their data set."""
     path = nearby(folder) / f"{name}.npz"
     if not path.is_file():
         raise MissingRecord("chapter 9", got=f"no {path}", expected="a record", hint="see results/README.md")
@@ -290,8 +285,7 @@ def base_outcomes(folder: str) -> list[Row]:
         by_seed = [judge(seed) for seed in SEEDS]
         held = sum(all(item.holds for item in of_seed) for of_seed in by_seed)
         items = [item for of_seed in by_seed for item in of_seed]
-        outcome = MET if held == len(SEEDS) else FAILED if not held else MIXED
-        rows.append({"point": point, "says": says, "outcome": outcome, "items": items})
+        rows.append(_row(point, says, outcome(held, len(SEEDS)), items))
     reviews = r_of(f"{folder}/base", REVIEWS)
     both = [below("d", gap(reviews, WORDS, statistic)) for statistic in STATISTIC]
     of_reviews = (
@@ -299,9 +293,12 @@ def base_outcomes(folder: str) -> list[Row]:
         (15, "reviews, all with positions: d > 0 by Pearson", [above("d", gap(reviews, ALL))]),
     )
     for point, says, given in of_reviews:
-        outcome = MET if all(item.holds for item in given) else FAILED
-        rows.append({"point": point, "says": says, "outcome": outcome, "items": given})
+        rows.append(_row(point, says, outcome(all(item.holds for item in given), 1), given))
     return rows
+
+
+def _row(point: int, says: str, came: str, items: Sequence[Item]) -> Row:
+    return {"point": point, "says": says, "outcome": came, "items": items}
 
 
 def _smollm2(folder: str) -> Iterator[tuple[int, str, list[Item]]]:
@@ -361,20 +358,18 @@ def _smollm2(folder: str) -> Iterator[tuple[int, str, list[Item]]]:
     yield 16, "AttnLRP nearer to Shapley values than to LOO", [above(k, v) for k, v in near.items()]
 
 
-def late_share(folder: str, name: str, layers: int = 10) -> float:
-    """Which share of the change from AttnLRP to CP-LRP the last layers bring, from the last to the first."""
+def late_share(folder: str, name: str) -> float:
+    """The share of the change from AttnLRP to CP-LRP that the last ten layers bring, from the last on."""
     means = path_means(folder, name, "back-to-front", "all")
-    return float((means[layers] - means[0]) / (means[-1] - means[0]))
+    return float((means[10] - means[0]) / (means[-1] - means[0]))
 
 
 def smollm2_outcomes(folder: str) -> list[Row]:
     """The prediction for SmolLM2, judged by its own rule; rows as in `base_outcomes`."""
-    rows = []
-    for point, says, items in _smollm2(folder):
-        held = sum(item.holds for item in items)
-        outcome = MET if held == len(items) else FAILED if not held else MIXED
-        rows.append({"point": point, "says": says, "outcome": outcome, "items": items})
-    return rows
+    return [
+        _row(point, says, outcome(sum(item.holds for item in items), len(items)), items)
+        for point, says, items in _smollm2(folder)
+    ]
 
 
 def outcomes_table(rows: Sequence[Row], *, caption: str) -> Table:
@@ -403,10 +398,6 @@ def claims_at_size(folder: str) -> dict[int, tuple[str, str]]:
     dict
         Number to (value, verdict): the means as text, by protocol, or how many of several effects lie on the
         paper's side; and a verdict of `lrp_companion.paper.claims`, by both statistics.
-
-    Raises
-    ------
-    MissingRecord : the folder has no record of the model.
     """
     out = {}
     for k, spec in enumerate(SPECS, start=1):

@@ -35,10 +35,6 @@ def load_sheets(folder: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The records in a folder, one JSON file each, by name, made as `results/README.md` says.
 
     The folder may be here or in a folder above.
-
-    Raises
-    ------
-    SourceError : no such folder, or no record in it.
     """
     place = nearby(folder)
     files = sorted(place.glob("*.json"), key=lambda file: file.stem)

@@ -238,13 +238,6 @@ class LayerGame:
 def layer_game(run: TextRun, *, site: str = "word", tokens: str = "no-special") -> LayerGame:
     """Read the game of a run with all masks (`--masks all`), with the rows of its examples if they were kept,
     else with those of the masks on the paper's paths.
-
-    Raises
-    ------
-    InputError : an unknown site or choice of tokens, or a run without all masks.
-
-    >>> layer_game(load_run("results/sst2-companion-6")).layers  # doctest: +SKIP
-    6
     """
     protocol = Protocol(site=site, tokens=tokens)
     means = {part: run.mask_means(site=site, tokens=tokens, part=part) for part in EXAMPLES_OF}
@@ -270,10 +263,6 @@ def standing(run: TextRun, *, site: str = "word", tokens: str = "no-special") ->
         layers of the best mask; `total`, CP-LRP's mean r minus AttnLRP's; `later`, the fraction of it due to
         the later half of the layers by Shapley values, that is, over all orders of bypassing (NaN if the
         total is 0).
-
-    Raises
-    ------
-    InputError : the run was not made with --masks all.
     """
     means = run.mask_means(site=site, tokens=tokens)
     rank = np.empty(len(means), dtype=int)
@@ -393,10 +382,6 @@ def layer_gains(run: TextRun, *, path: str = "back-to-front") -> xr.Dataset:
         half; `share`, the later half's fraction of the total, only where the total's whole interval is on one
         side of 0, else None; `largest`, the layer with the largest gain, and `largest in draws`, the fraction
         of the draws in which it is the largest. Intervals are over the examples where every step is defined.
-
-    Raises
-    ------
-    InputError : the run has no masks, or no such path.
     """
     needs_text("layer_gains", run)
     needs_masks("layer_gains", run)
@@ -451,18 +436,13 @@ def gain_under(gains: xr.Dataset, protocol: Protocol) -> dict[str, Any]:
 
 
 @mpl.rc_context(LOOK)
-def gain_map(
-    gains: xr.Dataset, *, title: str, removal: str = "attention-mask", target: str = "logit"
-) -> Drawing:
-    """Draw the gain in mean r of each layer under each site, token choice and map.
+def gain_map(gains: xr.Dataset, *, title: str) -> Drawing:
+    """Draw the gain in mean r of each layer under each site, token choice and map; LOO is of the logit, by
+    the attention mask.
 
     A number is printed where the whole interval lies on one side of 0 and two decimals show it.
-
-    The cells of `layer_gains` with this removal and target are drawn.
     """
-    for name, option in (("removal", removal), ("target", target)):
-        choose("gain_map", name, option, tuple(gains[name].values.tolist()))
-    chosen = gains.sel(removal=removal, target=target).stack(cell=CELL)
+    chosen = gains.sel(removal="attention-mask", target="logit").stack(cell=CELL)
     lines = chosen["gains"].values.tolist()
     values = np.array([[gain.mean for gain in line] for line in lines])
     words = {name: options for name, (_, options) in AXIS_LABELS.items()}
@@ -498,19 +478,11 @@ def late_table(paths: Mapping[str, xr.Dataset], *, title: str) -> Table:
         for tokens in gains["tokens"].values.tolist():
             of_tokens = gains.sel(tokens=tokens)
             later, total = (side(of_tokens[name]).values for name in ("later - first", "total"))
-            row: dict[str, Any] = {at: np.sum(later == at) for at in ("above", "across", "below")}
-            row |= {f"total {at}": np.sum(total == at) for at in ("above", "below")}
-            row |= {"cells": later.size, "both": np.sum((later == "above") & (total == "above"))}
-            rows.append({"path": f"{path.replace('-', ' ')}; {AXIS_LABELS['tokens'][1][tokens]}", **row})
-    columns = {
-        "path": "path; tokens that count",
-        "cells": "cells",
-        "above": "later > first",
-        "across": "open",
-        "below": "first > later",
-        "total above": "r rises",
-        "total below": "r falls",
-        "both": "rises, later > first",
-    }
+            words = f"{path.replace('-', ' ')}; {AXIS_LABELS['tokens'][1][tokens]}"
+            row: dict[str, Any] = {"path; tokens that count": words, "cells": later.size}
+            heads = {"above": "later > first", "across": "open", "below": "first > later"}
+            row |= {head: np.sum(later == at) for at, head in heads.items()}
+            row |= {"r rises": np.sum(total == "above"), "r falls": np.sum(total == "below")}
+            rows.append({**row, "rises, later > first": np.sum((later == "above") & (total == "above"))})
     caption = f"{title}: cells (site, map, removal, output; Pearson) by where the whole 95 % interval lies"
-    return table(rows, columns=columns, caption=caption)
+    return table(rows, caption=caption)

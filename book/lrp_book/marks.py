@@ -40,12 +40,7 @@ class Mark(NamedTuple):
 
 
 def read(course: Path) -> list[Mark]:
-    """Return all marks of nbgrader's folder of a course, in the order of its `grades.csv`.
-
-    Raises
-    ------
-    InputError : there is no `grades.csv`, or a column of it is missing.
-    """
+    """Return all marks of nbgrader's folder of a course, in the order of its `grades.csv`."""
     path = course / "grades.csv"
     if not path.is_file():
         got, hint = f"no {path.name} in {course}", "run nbgrader export there"

@@ -16,7 +16,6 @@ import numpy as np
 from lrp_book.labels import method_label
 from lrp_book.worth import REMOVALS, TOKENS
 from lrp_companion.arrays import real_array
-from lrp_companion.checks import whole
 from lrp_companion.metrics.statistics import (
     RESAMPLES,
     Interval,
@@ -42,7 +41,7 @@ COLUMNS = {
     "z": "Fisher's z",
     "disagree": "another side than the mean",
 }
-LEAD_COLUMNS = ("removal", "tokens", "difference", "median", "wins", "trainings", "n")
+LEAD = ("mask-gradient", "attnlrp")
 NOTE = "examples won: share of examples with a positive difference, a tie counts as a half"
 LARGEST_R = 0.999
 """|r| is cut at this value for Fisher's z, which is infinite at 1 (z = 3.80 here)."""
@@ -93,12 +92,8 @@ def fisher_z(r: Any) -> np.ndarray:
     return np.arctanh(np.clip(real_array("fisher_z", "r", r), -LARGEST_R, LARGEST_R))
 
 
-def bootstrap_median(values: Any, *, seed: int = 0) -> Interval:
+def bootstrap_median(values: Any) -> Interval:
     """Median over examples with its 95 % percentile bootstrap interval, from 10,000 draws.
-
-    Raises
-    ------
-    InputError : as `bootstrap_mean`.
 
     >>> print(bootstrap_median([0.2, 0.4, 0.9, float("nan")]))
     0.400 [0.200, 0.900], n = 3 (1 undefined)
@@ -108,9 +103,8 @@ def bootstrap_median(values: Any, *, seed: int = 0) -> Interval:
     defined = given[~np.isnan(given)]
     if mean.n < 2:
         return Interval(mean.mean, float("nan"), float("nan"), mean.n, mean.undefined)
-    whole("bootstrap_median", "seed", seed, least=0, hint="0 is the default")
     medians = np.empty(RESAMPLES)
-    for rows, drawn in draw_rows(len(defined), RESAMPLES, seed):
+    for rows, drawn in draw_rows(len(defined), RESAMPLES, 0):
         medians[rows] = np.median(defined[drawn], axis=1)
     return interval_of(float(np.median(defined)), medians, mean.n, mean.undefined)
 
@@ -133,10 +127,6 @@ def compare_paired(a: Any, b: Any) -> Comparison:
     ----------
     a, b : shape (examples,); NaN where undefined. An example counts where both are defined.
 
-    Raises
-    ------
-    InputError : columns of different lengths, or no example.
-
     >>> result = compare_paired([0.9, 0.8, 0.2], [0.8, 0.7, 0.9])
     >>> print(result.mean, "|", result.wins.text(2))
     -0.167 [-0.700, 0.100], n = 3 | 0.67 [0.00, 1.00]
@@ -154,7 +144,7 @@ def comparison_cells(value: Comparison) -> dict[str, Any]:
     return {"mean": value.mean, "median": value.median, "wins": value.wins, "z": value.z, "disagree": sides}
 
 
-def paired_table(rows: Sequence[Row], *, what: str, heads: Mapping[str, str], digits: int = 2) -> Table:
+def paired_table(rows: Sequence[Row], *, what: str, heads: Mapping[str, str]) -> Table:
     """Comparisons in rows: `heads` names the columns that say what a row is; `comparison` is the comparison.
 
     The last column is the smallest effect that n could have shown (power 0.8, two-sided 5 %).
@@ -169,24 +159,20 @@ def paired_table(rows: Sequence[Row], *, what: str, heads: Mapping[str, str], di
         for row in rows
     ]
     columns = {**heads, "n": "n", **COLUMNS, "detectable": "n can show"}
-    return table(shown, columns=columns, caption=f"{what}, by example. {NOTE}", digits=digits)
+    return table(shown, columns=columns, caption=f"{what}, by example. {NOTE}")
 
 
-def removal_leads(
-    runs: Sequence[TextRun],
-    *,
-    a: str = "mask-gradient",
-    b: str = "attnlrp",
-    tokens: str = "no-special",
-) -> list[dict[str, Any]]:
-    """r of `a` minus r of `b` with LOO by each removal that all runs have, over trainings and examples.
+def removal_leads(runs: Sequence[TextRun], *, tokens: str = "no-special") -> list[dict[str, Any]]:
+    """r of the mask gradient minus AttnLRP's with LOO by each removal that all runs have.
 
     Returns
     -------
     list
-        Rows `removal`, `a` and `b` (mean r), `difference` (intervals over trainings and examples), `median`
-        and `wins` over the examples of all trainings, `trainings` (the mean difference of each).
+        Rows `removal`, `mask-gradient` and `attnlrp` (mean r), `difference` (intervals over trainings and
+        examples), `median` and `wins` over the examples of all trainings, `trainings` (the mean difference of
+        each).
     """
+    a, b = LEAD
     shared = [
         name
         for name in runs[0].manifest["axes"]["removal"]
@@ -215,25 +201,18 @@ def tokens_label(tokens: str) -> str:
     return TOKENS[tokens]
 
 
-def removal_leads_table(rows: Sequence[Row], *, caption: str, digits: int = 2) -> Table:
+def removal_leads_table(rows: Sequence[Row], *, caption: str) -> Table:
     """Rows of `removal_leads`: a line per removal; the trainings' means stand in one column."""
-    a, b = [name for name in rows[0] if name not in LEAD_COLUMNS]
     shown = [
         {
-            **row,
-            "label": named([row["removal"]])[row["removal"]],
-            "each": ", ".join(f"{value:+.{digits}f}" for value in row["trainings"]),
+            "LOO by": named([row["removal"]])[row["removal"]],
+            **{method_label(name): row[name] for name in LEAD},
+            "difference": row["difference"],
+            "median": row["median"],
+            "examples won": row["wins"],
+            "by training": ", ".join(f"{value:+.2f}" for value in row["trainings"]),
+            "n": row["n"],
         }
         for row in rows
     ]
-    columns = {
-        "label": "LOO by",
-        a: method_label(a),
-        b: method_label(b),
-        "difference": "difference",
-        "median": "median",
-        "wins": "examples won",
-        "each": "by training",
-        "n": "n",
-    }
-    return table(shown, columns=columns, caption=caption, digits=digits)
+    return table(shown, caption=caption)

@@ -43,10 +43,6 @@ def judged(points: Sequence[Point], groups: Mapping[str, Sequence[TextRun]]) -> 
     list
         Rows `point` (its number), `says`, `group`, `outcome`, `held` (trainings in which it holds), `of`,
         `figures`: the numbers of each training, by name.
-
-    Raises
-    ------
-    InputError : a run lacks what a point needs.
     """
     rows = []
     for point in points:
@@ -54,10 +50,15 @@ def judged(points: Sequence[Point], groups: Mapping[str, Sequence[TextRun]]) -> 
             if name in groups:
                 figures = [point.figures(_needed(run, point)) for run in groups[name]]
                 held = sum(point.holds(values) for values in figures)
-                outcome = MET if held == len(figures) else FAILED if held == 0 else MIXED
-                row = {"point": point.number, "says": point.says, "group": name, "outcome": outcome}
-                rows.append({**row, "held": held, "of": len(figures), "figures": tuple(figures)})
+                row = {"point": point.number, "says": point.says, "group": name, "held": held}
+                row |= {"outcome": outcome(held, len(figures)), "of": len(figures)}
+                rows.append({**row, "figures": tuple(figures)})
     return rows
+
+
+def outcome(held: int, of: int) -> str:
+    """Of a point that holds in so many cases of so many: met in all, failed in all, or mixed."""
+    return MET if held == of else MIXED if held else FAILED
 
 
 def _needed(run: TextRun, point: Point) -> TextRun:

@@ -20,25 +20,17 @@ def claims_table(checked: Sequence[Claim]) -> Table:
     """The claims with their verdicts, over all runs and for each run alone."""
     rows = [
         {
-            "claim": f"{claim.number}",
-            "says": claim.says,
+            "no.": f"{claim.number}",
+            "the paper's claim, in our words": claim.says,
             "where": claim.where,
-            "rule": claim.rule,
+            "the paper's side": claim.rule,
             "verdict": claim.verdict,
-            "runs": ", ".join(_of_run(claim, run, verdict) for run, verdict in claim.by_run().items())
+            "by run": ", ".join(_of_run(claim, run, verdict) for run, verdict in claim.by_run().items())
             or claim.why,
         }
         for claim in checked
     ]
-    columns = {
-        "claim": "no.",
-        "says": "the paper's claim, in our words",
-        "where": "where",
-        "rule": "the paper's side",
-        "verdict": "verdict",
-        "runs": "by run",
-    }
-    return table(rows, columns=columns, caption=f"Claims and verdicts. {VERDICTS}")
+    return table(rows, caption=f"Claims and verdicts. {VERDICTS}")
 
 
 def verdicts_table(checked: Sequence[Claim], *, beside: Mapping[int, str] | None = None) -> Table:
@@ -53,18 +45,15 @@ def verdicts_table(checked: Sequence[Claim], *, beside: Mapping[int, str] | None
         sides = [effect.side for effect in claim.effects]
         ranks = [effect.rank_side for effect in claim.effects if effect.rank_side]
         counts, by_rank = (" · ".join(f"{of.count(name)}" for name in EFFECT_SIDES) for of in (sides, ranks))
-        says = {"claim": f"{claim.number}", "says": claim.says, "verdict": claim.verdict}
-        row = {**says, "Pearson": counts if sides else None, "rank": by_rank if ranks else None}
-        rows.append(row | {"beside": (beside or {}).get(claim.number)})
-    columns = {
-        "claim": "no.",
-        "says": "the paper's claim, in our words",
-        "verdict": "verdict",
-        "Pearson": "Pearson",
-        "rank": "rank",
-        **({"beside": "larger model"} if beside else {}),
-    }
-    return table(rows, columns=columns, caption=f"Verdicts, and how many effects lie {WHERE}. {VERDICTS}")
+        row = {
+            "no.": f"{claim.number}",
+            "the paper's claim, in our words": claim.says,
+            "verdict": claim.verdict,
+            "Pearson": counts if sides else None,
+            "rank": by_rank if ranks else None,
+        }
+        rows.append(row | ({"larger model": beside.get(claim.number)} if beside else {}))
+    return table(rows, caption=f"Verdicts, and how many effects lie {WHERE}. {VERDICTS}")
 
 
 def _of_run(claim: Claim, run: str, verdict: str) -> str:
@@ -76,43 +65,29 @@ def _of_run(claim: Claim, run: str, verdict: str) -> str:
     return f"{run}: {verdict}" + (f" (n could show {shown} in the paper)" if shown else "")
 
 
-def effects_table(checked: Sequence[Claim], *, digits: int = 3) -> Table:
+def effects_table(checked: Sequence[Claim]) -> Table:
     """What the verdicts rest on: a row per claim, run, protocol and effect."""
     rows = [
         {
-            "claim": f"{claim.number}",
+            "no.": f"{claim.number}",
             "run": effect.run,
             "protocol": effect.protocol,
             "effect": effect.what,
-            "value": replace(effect.value, undefined=0),
+            "here": replace(effect.value, undefined=0),
             "n": effect.value.n,
+            "n can show": effect.detectable,
             "paper": effect.paper,
-            "detectable": effect.detectable,
-            "side": effect.side,
+            "interval on side": effect.side,
+            "by rank": effect.rank and replace(effect.rank, undefined=0),
+            "rank on side": effect.rank_side or None,
             "note": effect.note or None,
-            "rank": effect.rank and replace(effect.rank, undefined=0),
-            "rank side": effect.rank_side or None,
         }
         for claim in checked
         for effect in claim.effects
     ]
-    columns = {
-        "claim": "no.",
-        "run": "run",
-        "protocol": "protocol",
-        "effect": "effect",
-        "value": "here",
-        "n": "n",
-        "detectable": "n can show",
-        "paper": "paper",
-        "side": "interval on side",
-        "rank": "by rank",
-        "rank side": "rank on side",
-    }
-    if any(row["note"] for row in rows):
-        columns["note"] = "note"
+    columns = [name for name in rows[0] if name != "note" or any(row["note"] for row in rows)]
     caption = f"Effects behind the verdicts: {INTERVALS}; paper: from its tables"
-    return table(rows, columns=columns, caption=caption, digits=digits)
+    return table(rows, columns=columns, caption=caption, digits=3)
 
 
 def runs_table(runs: Sequence[AnyRun]) -> Table:
@@ -121,17 +96,9 @@ def runs_table(runs: Sequence[AnyRun]) -> Table:
         {**row, "examples": f"{row['n']:,} of {row['of']:,}" + ("" if row["finished"] else ", not finished")}
         for row in ran(runs)
     ]
-    columns = {
-        "run": "run",
-        "model": "model",
-        "layers": "layers",
-        "examples": "n",
-        "cut": "texts cut",
-        "key": "key",
-        "minutes": "minutes",
-        "hardware": "hardware",
-        "commit": "commit",
-    }
+    same = ("key", "minutes", "hardware", "commit")
+    columns = {"run": "run", "model": "model", "layers": "layers", "examples": "n", "cut": "texts cut"}
+    columns |= {name: name for name in same}
     return table(rows, columns=columns, caption="What was run", digits=1)
 
 

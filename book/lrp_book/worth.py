@@ -69,12 +69,7 @@ def kept_tokens(run: TextRun, tokens: str) -> list[np.ndarray]:
 
 
 def shared_examples(run: TextRun, other: TextRun) -> tuple[np.ndarray, np.ndarray]:
-    """Places in both runs of the examples that both hold.
-
-    Raises
-    ------
-    InputError : other data, or texts that the two split into different tokens.
-    """
+    """Places in both runs of the examples that both hold."""
     what = [one.manifest["config"]["data"] for one in (run, other)]
     if what[0] != what[1]:
         got = f"{run.name} on data {what[0]} and {other.name} on {what[1]}"
@@ -120,10 +115,6 @@ def worth(
     ----------
     run : a run with --keep-maps.
     others : runs of other trainings.
-
-    Raises
-    ------
-    InputError : the run keeps no maps, or no other training.
     """
     if not others:
         hint = "pass the runs of other trainings"
@@ -152,10 +143,6 @@ def worth_over_trainings(
     """`worth` of every training of one model beside all others: axes training, explainer, what and example.
 
     `runs.labelled.mean` gives the means, with intervals over trainings and examples together.
-
-    Raises
-    ------
-    InputError : fewer than two trainings, of other examples, or a run that kept no maps.
     """
     if len(runs) < 2:
         hint = "train the model again with another --seed"

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import xarray as xr
 
-from lrp_companion.checks import InputError, SourceError
+from lrp_companion.checks import SourceError, choose
 from lrp_companion.paths import as_path
 from lrp_companion.runs.base_run import ANSWERS_TASK, Explanation, Run
 from lrp_companion.runs.folder import JOB, check_complete, read_folder
@@ -53,11 +53,7 @@ class MnistRun(DigitRun):
 
     def values(self, explainer: str, column: str, *, seed: int | None = None) -> np.ndarray:
         """A column of one explainer, one value per image: of one net, or the mean over the nets."""
-        if explainer not in self.explainers:
-            expected = f"one of {', '.join(self.explainers)}"
-            raise InputError(
-                "Run", got=f"explainer {explainer!r}", expected=expected, hint="this run has no other"
-            )
+        choose("Run", "explainer", explainer, self.explainers)
         table = self.tables["images"]
         keep = np.asarray(table["explainer"].to_pylist()) == explainer
         rows = table.filter(pa.array(keep)).sort_by([("seed", "ascending"), ("image", "ascending")])
@@ -230,28 +226,18 @@ def load_run(path: str | os.PathLike[str]) -> AnyRun:
     manifest, tables = read_folder(path)
     place = as_path("load_run", "folder", path)
     check_complete(place, manifest)
-    name = place.resolve().name
-    if manifest["config"]["task"].startswith("mnist"):
-        if "images" not in tables:
-            raise SourceError(
-                "load_run",
-                got=f"{path}, without explained images",
-                expected="at least one finished image",
-                hint="let the run go on",
-            )
-        if manifest["config"]["task"] == "mnist-grid":
-            return MnistGridRun(name, manifest, tables)
+    name, task = place.resolve().name, manifest["config"]["task"]
+    digits, answers = task.startswith("mnist"), task == ANSWERS_TASK
+    if ("images" if digits else "answers" if answers else "methods") not in tables:
+        what = "image" if digits else "example"
+        got, expected = f"{path}, without explained {what}s", f"at least one finished {what}"
+        raise SourceError("load_run", got=got, expected=expected, hint="let the run go on")
+    if task == "mnist-grid":
+        return MnistGridRun(name, manifest, tables)
+    if digits:
         images = tables["images"]
         seeds = pa.array(images[JOB].to_numpy() // 1_000_000, pa.int32())
         return full_table(MnistRun(name, manifest, {**tables, "images": images.append_column("seed", seeds)}))
-    answers = manifest["config"]["task"] == ANSWERS_TASK
-    if ("answers" if answers else "methods") not in tables:
-        raise SourceError(
-            "load_run",
-            got=f"{path}, without explained examples",
-            expected="at least one finished example",
-            hint="let the run go on",
-        )
     return (AnswerRun if answers else TextRun)(name, manifest, tables)
 
 

@@ -91,14 +91,7 @@ class TextRun(Run):
     def r(self, explanation: Explanation, protocol: Protocol = DEFAULT_PROTOCOL) -> np.ndarray:
         """Agreement with LOO of each example under a protocol; NaN where undefined or not measured."""
         table, axes = self._rows(explanation), self.manifest["axes"]
-        if protocol.removal not in axes["removal"]:
-            expected = f"one of {', '.join(axes['removal'])}"
-            raise InputError(
-                "Run.r",
-                got=f"removal {protocol.removal!r}",
-                expected=expected,
-                hint="this task was run with these only",
-            )
+        choose("Run.r", "removal", protocol.removal, axes["removal"])
         statistics = axes["statistic"] if isinstance(explanation, str) else ["pearson"]
         if protocol.statistic not in statistics:
             raise InputError(
@@ -239,14 +232,7 @@ class TextRun(Run):
 
     def _rows(self, explanation: Explanation) -> pa.Table:
         if isinstance(explanation, str):
-            if explanation not in self.methods:
-                raise InputError(
-                    "Run",
-                    got=f"method {explanation!r}",
-                    expected=f"one of {', '.join(self.methods)}",
-                    hint="this run has no other",
-                )
-            return self._sorted("methods", explanation)
+            return self._sorted("methods", choose("Run", "method", explanation, self.methods))
         layers = check_layers("Run", explanation, self.layers)
         if layers not in self.masks:
             raise InputError(

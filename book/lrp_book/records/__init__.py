@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lrp_companion.loading.classifier import Classifier, EncodedText
+from lrp_companion.provenance import surroundings
 from lrp_companion.sources import Dataset
+
+Arrays = dict[str, np.ndarray]
 
 
 def config_of(clf: Classifier, data: Dataset, texts: Sequence[EncodedText], seed: int) -> dict[str, Any]:
@@ -36,3 +43,48 @@ def rounded(value: Any, digits: int = 5) -> Any:
     if isinstance(value, (float, np.floating)):
         return None if np.isnan(value) else round(float(value), digits)
     return value
+
+
+def in_chunks(
+    out: Path,
+    lengths: Mapping[int, int],
+    make: Callable[[Sequence[int]], Arrays],
+    *,
+    config: Mapping[str, Any],
+    told: Callable[[Arrays], Mapping[str, Any]],
+    chunk: int,
+    say: Callable[[str], None],
+) -> tuple[Arrays, dict[str, Any]]:
+    """Make a record, `out` (.npz), chunk by chunk, the longest texts first; go on with one that was begun.
+
+    `lengths` are those of the examples, `make` gives the arrays of some of them, `told` what the manifest
+    says of all arrays beside configuration and versions.
+    """
+    manifest, done = out.with_suffix(".json"), Arrays()
+    if out.exists():
+        if json.loads(manifest.read_text())["config"] != json.loads(json.dumps(dict(config))):
+            raise SystemExit(f"{manifest} is of another configuration; choose another --out")
+        done = dict(np.load(out))
+    known = set(done["example"].tolist()) if done else set()
+    left = sorted((k for k in lengths if k not in known), key=lambda k: -lengths[k])
+    say(f"{out.name}: {len(known)} texts are there, {len(left)} to go")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    made: dict[str, Any] = {"config": dict(config), "made with": surroundings()}
+    started = time.perf_counter()
+    for start in range(0, len(left), chunk):
+        some = left[start : start + chunk]
+        new = {name: _narrow(values) for name, values in make(some).items()}
+        done = {name: np.concatenate([done[name], new[name]]) if done else new[name] for name in new}
+        made |= {"texts": len(done["example"]), **told(done)}
+        part = out.with_suffix(".part.npz")
+        np.savez_compressed(part, **done)  # type: ignore[arg-type]
+        os.replace(part, out)
+        manifest.write_text(json.dumps(made, indent=1) + "\n")
+        say(f"{start + len(some)} of {len(left)} texts after {time.perf_counter() - started:.1f} s")
+    return done, made
+
+
+def _narrow(values: np.ndarray) -> np.ndarray:
+    """Float32 and int32, half the size, except what is already narrower."""
+    kinds = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32}
+    return values.astype(kinds.get(values.dtype, values.dtype))

@@ -22,9 +22,6 @@ def concentrations(
     `example` is the row of the split; `concentration` the mean over layers, heads and queries of
     `sum_i A_ji**2`: 1/T if attention is even, 1 if every query reads one token; `special` the mean attention
     that special tokens receive in all.
-
-    >>> concentrations(clf, data, limit=2)["rows"]["concentration"]  # doctest: +SKIP
-    [0.31, 0.27]
     """
     sample = data.order(limit, seed=seed)
     texts = clf.encode([data.texts[k] for k in sample], truncate=True)

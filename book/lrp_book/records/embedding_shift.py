@@ -26,6 +26,7 @@ from lrp_companion.attribution import CANCELLED, scores_at
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import check_bert_order, output_gradient, to_numpy, watch
 from lrp_companion.methods.perturbation import loo
+from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.provenance import surroundings
 from lrp_companion.sources import Dataset
 
@@ -126,9 +127,7 @@ def r_after(
     out = []
     for one in explained:
         a, b = one.relevance(c, site=site)[~one.special], one.loo[~one.special]
-        a, b = a - a.mean(), b - b.mean()
-        size = np.linalg.norm(a) * np.linalg.norm(b)
-        out.append(float(a @ b / size) if len(a) > 1 and size > 0 else float("nan"))
+        out.append(cross_correlation(a[None], b[None], "pearson").item() if len(a) > 1 else np.nan)
     return np.array(out)
 
 

@@ -110,12 +110,7 @@ def follows(rule: str, predicted: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def places(clf: Classifier, texts: Sequence[str], words: Sequence[Sequence[str]]) -> np.ndarray:
-    """The token of each inserted word, (n, 3).
-
-    Raises
-    ------
-    InputError : a word that is not one token, or occurs twice.
-    """
+    """The token of each inserted word, (n, 3)."""
     out = []
     for text, wanted in zip(clf.encode(list(texts)), words, strict=True):
         tokens = list(text.tokens)
@@ -174,10 +169,6 @@ def judged(
     arrays : by rule, "RULE logits" (n, texts, 2), "RULE follows" (n,), "RULE tokens" (m,), the words of each
         text that counts, "RULE NAME" for each number of `measured`, (methods, m, 3) or (methods, m).
     manifest : the configuration, and how often each rule is followed.
-
-    Raises
-    ------
-    InputError : planted words that are not single tokens.
     """
     sample = data.order(min(limit, len(data)), seed=seed)
     texts, labels = [data.texts[k] for k in sample], np.array([int(data.labels[k]) for k in sample])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from lrp_book.records import Arrays, in_chunks
 from lrp_companion.attribution import Attribution, scores_at
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import as_recorded
@@ -29,7 +29,8 @@ from lrp_companion.methods import TEXT_METHODS, attribute, kept_logits
 from lrp_companion.methods.common import output_gradient, settle, to_numpy
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.text_method import Work
-from lrp_companion.metrics.faithfulness import ORDERS, perturbation_curve, ranks
+from lrp_companion.metrics.faithfulness import ORDERS, perturbation_curve
+from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.provenance import surroundings
 from lrp_companion.schema import Lattice
@@ -55,8 +56,6 @@ LATTICE_KEPT = (("word", "words", "pearson"), ("word+position", "all", "pearson"
 IG_STEPS = 50
 BATCH, LATTICE_MEMORY = {"cpu": 512, "cuda": 4_096}, 12 << 30
 """Tokens of a batch that keeps a tape, by device, and bytes for all masks: several parts share a card."""
-
-Arrays = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -234,16 +233,9 @@ def kept(words: np.ndarray, tokens: str) -> np.ndarray:
 
 def correlations(maps: np.ndarray, loo: np.ndarray, statistic: str) -> np.ndarray:
     """r of maps (N, T) with LOO (T,), each (N,); NaN where a map is constant or there are not two tokens."""
-    out = np.full(len(maps), np.nan)
-    if maps.shape[1] < 2 or np.ptp(loo) == 0:
-        return out
-    some = np.ptp(maps, axis=1) > 0
-    values = np.concatenate([loo[None], maps[some]])
-    values = ranks(values) if statistic == "spearman" else values / np.abs(values).max(1, keepdims=True)
-    values = values - values.mean(1, keepdims=True)
-    values /= np.linalg.norm(values, axis=1, keepdims=True)
-    out[some] = values[1:] @ values[0]
-    return np.clip(out, -1, 1)
+    if maps.shape[1] < 2:
+        return np.full(len(maps), np.nan)
+    return cross_correlation(maps, loo[None], statistic)[:, 0]
 
 
 def agreements(
@@ -360,43 +352,24 @@ def part_of(
     """Make one part of a record, `out` (.npz), chunk by chunk, the longest texts first; go on with one that
     was begun.
     """
-    manifest, done = out.with_suffix(".json"), Arrays()
-    if out.exists():
-        before = json.loads(manifest.read_text())["config"]
-        if before != json.loads(json.dumps(dict(config))):
-            raise SystemExit(f"{manifest} is of another configuration; choose another --out")
-        done = dict(np.load(out))
-    known = set(done["example"].tolist()) if done else set()
-    left = [k for k, example in enumerate(texts.examples) if example not in known]
-    left.sort(key=lambda k: (-len(texts.encoded[k]), k))
-    say(f"{out.name}: {len(known)} texts are there, {len(left)} to go")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    started = time.perf_counter()
-    made: dict[str, Any] = {"config": dict(config), "made with": surroundings()}
-    made["device"] = torch.cuda.get_device_name(clf.device) if clf.device.type == "cuda" else "cpu"
-    made["rounding"] = "float32 and int32; r by mask to 4 places, of all masks float16"
-    for start in range(0, len(left), chunk):
-        some = texts.at(left[start : start + chunk])
-        taken = time.perf_counter()
+    places = {example: k for k, example in enumerate(texts.examples)}
+
+    def of_examples(examples: Sequence[int]) -> Arrays:
+        some, taken = texts.at([places[example] for example in examples]), time.perf_counter()
         new = {**described(clf, some), **make(some)}
-        new |= {"seconds": np.array([time.perf_counter() - taken])}
-        new = {name: _narrow(values) for name, values in new.items()}
-        done = {name: np.concatenate([done[name], new[name]]) if done else new[name] for name in new}
-        made["texts"], made["accuracy"] = len(done["example"]), round(float(done["correct"].mean()), 4)
-        made["seconds"] = {k: round(float(v.sum()), 1) for k, v in done.items() if k.startswith("seconds")}
-        part = out.with_suffix(".part.npz")
-        np.savez_compressed(part, **done)  # type: ignore[arg-type]
-        os.replace(part, out)
-        manifest.write_text(json.dumps(made, indent=1) + "\n")
-        after = time.perf_counter() - started
-        say(f"{out.name}: {start + len(some.encoded)} of {len(left)} after {after:.1f} s")
-    return done
+        return new | {"seconds": np.array([time.perf_counter() - taken])}
 
+    def told(done: Arrays) -> dict[str, Any]:
+        seconds = {k: round(float(v.sum()), 1) for k, v in done.items() if k.startswith("seconds")}
+        return {
+            "device": torch.cuda.get_device_name(clf.device) if clf.device.type == "cuda" else "cpu",
+            "rounding": "float32 and int32; r by mask to 4 places, of all masks float16",
+            "accuracy": round(float(done["correct"].mean()), 4),
+            "seconds": seconds,
+        }
 
-def _narrow(values: np.ndarray) -> np.ndarray:
-    """Float32 and int32, except what is already narrower."""
-    kinds = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32}
-    return values.astype(kinds.get(values.dtype, values.dtype))
+    lengths = {example: len(texts.encoded[k]) for example, k in places.items()}
+    return in_chunks(out, lengths, of_examples, config=config, told=told, chunk=chunk, say=say)[0]
 
 
 def by_text(arrays: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,13 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from lrp_book.records import config_of
+from lrp_book.records import Arrays, config_of, in_chunks
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import SourceError
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import attribute
 from lrp_companion.metrics.faithfulness import pearson, spearman
-from lrp_companion.provenance import surroundings
 from lrp_companion.sources import load_dataset
 
 MAPS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -100,14 +98,7 @@ def of_texts(
     for name in ("value", "empty"):
         out[name] = np.array([record.details[name] for record in records])
     out["passes"] = np.array([record.details["passes"][0] for record in records])
-    out |= {f"seconds {name}": np.array([taken]) for name, taken in seconds.items()}
-    return {name: _narrow(values) for name, values in out.items()}
-
-
-def _narrow(values: np.ndarray) -> np.ndarray:
-    """Float32 and int32: half the size, and far below any standard error."""
-    kinds = {"f": np.float32, "i": np.int32}
-    return values.astype(kinds.get(values.dtype.kind, values.dtype))
+    return out | {f"seconds {name}": np.array([taken]) for name, taken in seconds.items()}
 
 
 def make(
@@ -131,37 +122,18 @@ def make(
     data = load_dataset(dataset, source=source, data_dir=data_dir)
     sample = data.order(limit, seed=seed)
     encoded = clf.encode([data.texts[k] for k in sample], truncate=True)
-    lengths = dict(zip(sample, map(len, encoded), strict=True))
+    lengths = dict(sorted(zip(sample, map(len, encoded), strict=True)))
     options = {"exact": exact, "permutations": permutations, "seed": seed}
     config = config_of(clf, data, encoded, seed) | {"unit": unit, "removal": "attention-mask", **options}
-    manifest = out.with_suffix(".json")
-    done: dict[str, np.ndarray] = {}
-    if out.exists():
-        kept = json.loads(manifest.read_text())["config"]
-        if kept != json.loads(json.dumps(config)):
-            raise SystemExit(f"{manifest} is of another configuration; choose another --out")
-        done = dict(np.load(out))
-    known = set(done["example"].tolist()) if done else set()
-    left = sorted((k for k in sample if k not in known), key=lambda k: (-lengths[k], k))
-    say(f"{len(known)} texts are there, {len(left)} to go")
-    made: dict[str, Any] = {"config": config, "made with": surroundings(), "rounding": "float32"}
-    started = time.perf_counter()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    for start in range(0, len(left), chunk):
-        some = left[start : start + chunk]
-        new = of_texts(clf, [data.texts[k] for k in some], some, unit=unit, **options)
-        done = {name: np.concatenate([done[name], new[name]]) if done else new[name] for name in new}
-        made["texts"] = len(done["example"])
-        manifest.write_text(json.dumps(made, indent=1) + "\n")
-        part = out.with_suffix(".part.npz")
-        np.savez_compressed(part, **done)  # type: ignore[arg-type]
-        os.replace(part, out)
-        say(f"{start + len(some)} of {len(left)} texts after {time.perf_counter() - started:.1f} s")
-    if done:
+
+    def of_examples(some: Sequence[int]) -> Arrays:
+        return of_texts(clf, [data.texts[k] for k in some], some, unit=unit, **options)
+
+    def told(done: Arrays) -> dict[str, Any]:
         taken = {name[8:]: round(float(done[name].sum()), 2) for name in done if name.startswith("seconds ")}
-        made["seconds"] = taken
-        manifest.write_text(json.dumps(made, indent=1) + "\n")
-    return made
+        return {"rounding": "float32", "seconds": taken}
+
+    return in_chunks(out, lengths, of_examples, config=config, told=told, chunk=chunk, say=say)[1]
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -110,14 +110,6 @@ def compare_options(
         per option: `name`, its fields, `passes` (mean forwards and backwards of a text), and by tokens
         ("no-special", "all") `error`, the mean of sum |R - LOO| / sum |LOO|, and `r`, Pearson's for each text
         (None where undefined).
-
-    Raises
-    ------
-    InputError : fewer texts of that length than `limit`.
-
-    >>> options = [Option(), Option(4)]
-    >>> compare_options(clf, data, options=options, limit=20)["rows"][1]["passes"]  # doctest: +SKIP
-    [5.0, 5.0]
     """
     texts = _draw(clf, data, limit, seed)
     r, errors = (np.full((len(options), len(TOKEN_CHOICES), limit), np.nan) for _ in range(2))
@@ -154,13 +146,6 @@ def compare_masks(
         `config` and `made with` as for `compare_options`, and by tokens ("no-special", "all") `r`, the mean
         over texts of Pearson's r at the words for the logit, one number for each mask: bit l-1 of its place
         is set where layer l is bypassed.
-
-    Raises
-    ------
-    InputError : fewer texts of that length than `limit`.
-
-    >>> len(compare_masks(clf, data, limit=20)["r"]["all"])  # of 6 layers  # doctest: +SKIP
-    64
     """
     texts = _draw(clf, data, limit, seed)
     r = np.full((len(TOKEN_CHOICES), limit, 2**clf.card.layers), np.nan)

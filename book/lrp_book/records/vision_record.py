@@ -37,14 +37,6 @@ def vision_record(
         each), and `rows`: `method` ("lrp" with its `bypass`, or one of `OTHERS`), `site`, `tokens`
         ("patches", or "all" with [CLS]), and `r`, Pearson's r with LOO of each image, None where it is not
         defined.
-
-    Raises
-    ------
-    InputError : a model of texts, or data without images.
-
-    >>> from lrp_companion import load_classifier, load_dataset
-    >>> clf = load_classifier("training/vit")                           # doctest: +SKIP
-    >>> vision_record(clf, load_dataset("mnist", side=28), limit=500)  # doctest: +SKIP
     """
     check_classifier("vision_record", clf)
     if not clf.reads_images or data.images is None:

@@ -22,11 +22,6 @@ SUFFIX = "_numbers"
 def split(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
     """Return a notebook's story and its pages of numbers: one page for each cell with the tag `all-numbers`.
 
-    Raises
-    ------
-    InputError
-        If a cell with the tag does not begin with a heading of the first level: a page needs a title.
-
     >>> from nbformat.v4 import new_markdown_cell, new_notebook
     >>> cells = [new_markdown_cell("# Story"), new_markdown_cell("# Numbers", metadata={"tags": [TAG]})]
     >>> [page.cells[0].source for page in split(new_notebook(cells=cells))]

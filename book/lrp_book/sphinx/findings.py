@@ -45,12 +45,7 @@ def answer() -> dict[str, str]:
 
 
 def finding(name: str, notebooks: Iterable[Path]) -> str:
-    """Return a number that one of the executed notebooks keeps, by its name.
-
-    Raises
-    ------
-    SourceError : none keeps a number of this name.
-    """
+    """Return a number that one of the executed notebooks keeps, by its name."""
     known: dict[str, str] = answer() if name.startswith("front, ") else {}
     for notebook in notebooks:
         known = known | kept_numbers(notebook, notebook.stat().st_mtime)

@@ -73,13 +73,7 @@ def in_words(result: dict[str, Any]) -> str:
 def table_of(
     notebook: nbformat.NotebookNode, name: str, *, sentence: int, site: str, tokens: str
 ) -> np.ndarray:
-    """Return the r of every mask of one sentence that a notebook's layer toggles hold.
-
-    Raises
-    ------
-    InputError
-        If there is no such widget, sentence (from 0), site or choice of tokens.
-    """
+    """Return the r of every mask of one sentence that a notebook's layer toggles hold."""
     for output in find_cell(notebook, name).get("outputs", []):
         markup = output.get("data", {}).get("text/html", "")
         if widget := WIDGET.search(markup if isinstance(markup, str) else "".join(markup)):

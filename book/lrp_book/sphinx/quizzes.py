@@ -27,14 +27,7 @@ _MARK = "companion-quiz"
 
 
 def read_quiz(path: Path) -> list[dict[str, Any]]:
-    """Return the questions of a file: `ask`, and `options` with `text`, `why`, and one with `right = true`.
-
-    Raises
-    ------
-    ExtensionError
-        If a field is missing or unknown, or a question has not exactly one right option and one or more
-        others.
-    """
+    """The questions of a file: `ask`, and `options` with `text`, `why`, and one with `right = true`."""
     try:
         questions = tomllib.loads(path.read_text(encoding="utf-8")).get("questions", [])
     except tomllib.TOMLDecodeError as error:

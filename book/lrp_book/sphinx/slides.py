@@ -59,14 +59,7 @@ def _page_of(page: Path, name: str) -> Path:
 
 
 def find_cell(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:
-    """Return the cell with this id, or the one that shows the widget of this address.
-
-    Raises
-    ------
-    InputError
-        If there is no such cell, or a widget has no data (a notebook as it is committed, not as it was
-        executed).
-    """
+    """Return the cell with this id, or the one that shows the widget of this address."""
     for cell in notebook.cells:
         pages = [_text(output.get("data", {}).get("text/html", "")) for output in cell.get("outputs", [])]
         addresses = {widget["address"] for page in pages for widget in WIDGET.finditer(page)}
@@ -84,11 +77,6 @@ def in_state(markup: str, state: str) -> str:
     """Return a widget's markup with other values to start from, as `bypassed=2,3&sentence=1`.
 
     The widget no longer writes into the page's address, which belongs to the slides.
-
-    Raises
-    ------
-    InputError
-        If the widget has no such key, or the value is of another kind.
     """
     widget = WIDGET.search(markup)
     if widget is None:
@@ -127,11 +115,6 @@ def _number(text: str) -> int | float:
 def excerpt(source: str, after: str, before: str) -> str:
     """Return the text of a Markdown cell between two of its lines; an empty line means the cell's end.
 
-    Raises
-    ------
-    InputError
-        If one of the lines is not there.
-
     >>> excerpt("# One\\n\\ntext\\n\\n**Next**: two", "# One", "**Next**")
     'text'
     """
@@ -144,13 +127,7 @@ def excerpt(source: str, after: str, before: str) -> str:
 
 
 def part_of_table(markup: str, columns: str, rows: str) -> str:
-    """Return a table with some of its columns, by head (`method | r`), and some of its rows, from 1 (`3-5`).
-
-    Raises
-    ------
-    InputError
-        If the table has no such column or row, or spans cells, so that a column cannot be told.
-    """
+    """A table with some of its columns, by head (`method | r`), and some of its rows, from 1 (`3-5`)."""
     page = BeautifulSoup(markup, "html.parser")
     heads = [head.get_text(" ", strip=True) for head in page.select("thead tr:last-of-type > th")]
     wanted = [name.strip() for name in columns.split("|")] if columns else heads

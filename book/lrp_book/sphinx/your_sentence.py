@@ -40,12 +40,7 @@ LEFT_OUT = (
 
 
 def wanted() -> bool:
-    """Return whether the book takes the live model along: unless LIVE=0.
-
-    Raises
-    ------
-    InputError : LIVE is neither 0 nor 1.
-    """
+    """Return whether the book takes the live model along: unless LIVE=0."""
     value = os.environ.get(VARIABLE, "1") or "1"
     if value not in ("0", "1"):
         hint = "leave it out to take the live model along"
