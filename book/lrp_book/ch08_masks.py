@@ -53,6 +53,10 @@ class Trained:
         words = [np.abs(loo).mean() for loo in self._words("attention-mask")]
         return np.array([abs(loo[0]) for loo in whole]) / np.array(words)
 
+    def size(self) -> float:
+        """The mean |LOO| of a word, by the attention mask."""
+        return float(np.mean([np.abs(loo).mean() for loo in self._words("attention-mask")]))
+
     def with_shapley(self, method: str, statistic: str) -> np.ndarray:
         """r of a map with Shapley values."""
         return r_with(self.shapley, statistic=statistic, maps=(method,))[method]
@@ -154,7 +158,13 @@ def outcomes(trained: Mapping[tuple[str, str], Trained]) -> list[dict[str, Any]]
         ("AttnLRP stays ahead of LOO by Shapley values", ahead, None),
     )
     return [
-        {"point": k, "predicted": says, "figures": figures, "outcome": outcome or _all_above(figures)}
+        {
+            "point": k,
+            "predicted": says,
+            "figures": figures,
+            "found": "; ".join(f"{name} {value.text(2)}" for name, value in figures.items()),
+            "outcome": outcome or _all_above(figures),
+        }
         for k, (says, figures, outcome) in enumerate(points, 1)
     ]
 
@@ -166,14 +176,33 @@ def masked_table(rows: Sequence[Mapping[str, Any]], statistic: str, *, caption: 
     return table(rows, columns={"wiring": "wiring", "r": "r of", **columns}, caption=caption)
 
 
-def trainings_table(folder: str | Path, *, caption: str) -> Table:
-    """Rate, share of masked texts and accuracy of each training; its start is the first of chapter 8."""
-    made = []
+def records(folder: str | Path) -> dict[tuple[str, str], dict[str, Any]]:
+    """The records of the trainings by wiring and kind."""
+    made = {}
     for path in sorted(nearby(folder).glob("*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
-        row = {"wiring": title_of(record["wiring"]), "kind": path.stem.removeprefix(record["wiring"] + "-")}
-        row |= {"masked": record["recipe"]["masked_share"], "rate": f"{record['recipe']['learning_rate']:g}"}
-        made.append({**row, "accuracy": f"{record['sst2_validation']['accuracy']:.3f}"})
+        made[record["wiring"], path.stem.removeprefix(record["wiring"] + "-")] = record
+    return made
+
+
+def training_accuracy(folder: str | Path) -> dict[tuple[str, str], str]:
+    """Accuracy on SST-2 validation by wiring and kind, as printed."""
+    return {key: f"{one['sst2_validation']['accuracy']:.2f}" for key, one in records(folder).items()}
+
+
+def trainings_table(folder: str | Path, *, caption: str) -> Table:
+    """Rate, share of masked texts and accuracy of each training."""
+    right = training_accuracy(folder)
+    made = [
+        {
+            "wiring": title_of(wiring),
+            "kind": KINDS.get(kind, "with masks, first try, not explained"),
+            "masked": one["recipe"]["masked_share"],
+            "rate": f"{one['recipe']['learning_rate']:g}",
+            "accuracy": right[wiring, kind],
+        }
+        for (wiring, kind), one in records(folder).items()
+    ]
     columns = {"wiring": "wiring", "kind": "training", "masked": "texts under masks", "rate": "highest rate"}
     return table(made, columns={**columns, "accuracy": "accuracy"}, caption=caption)
 
