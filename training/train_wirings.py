@@ -70,7 +70,7 @@ class Recipe:
     label_share: float = 0.3
     imdb_share: float = 0.375
     word_dropout: float = 0.1
-    masked_share: float = 0.0  # of the texts; of each, a share of its tokens drawn from 0 to 1 is masked
+    masked_share: float = 0.0  # of the texts: each hides its tokens with a probability drawn from 0 to 1
     embedding_scale: float = 0.06
     initial_scale: float = 0.04
 

@@ -57,6 +57,11 @@ class Trained:
         """The mean |LOO| of a word, by the attention mask."""
         return float(np.mean([np.abs(loo).mean() for loo in self._words("attention-mask")]))
 
+    def logit(self) -> float:
+        """The mean |logit| of the predicted class."""
+        rows = np.abs(self.run.logits())
+        return float(rows[np.arange(len(rows)), self.run.example_column("target").astype(int)].mean())
+
     def with_shapley(self, method: str, statistic: str) -> np.ndarray:
         """r of a map with Shapley values."""
         return r_with(self.shapley, statistic=statistic, maps=(method,))[method]
@@ -168,7 +173,7 @@ def outcomes(trained: Mapping[tuple[str, str], Trained]) -> list[dict[str, Any]]
             "figures": figures,
             "found": "in the tables above"
             if k in RISES
-            else "; ".join(f"{name} {value.text(2)}" for name, value in figures.items()),
+            else "; ".join(f"{name} {value.text(3)}" for name, value in figures.items()),
             "outcome": outcome or _all_above(figures),
         }
         for k, (says, figures, outcome) in enumerate(points, 1)
@@ -202,14 +207,19 @@ def trainings_table(folder: str | Path, *, caption: str) -> Table:
     made = [
         {
             "wiring": title_of(wiring),
-            "kind": KINDS.get(kind, "with masks, first try, not explained"),
+            "kind": KINDS.get(kind, "with masks, first try, set aside"),
             "masked": one["recipe"]["masked_share"],
             "rate": f"{one['recipe']['learning_rate']:g}",
             "accuracy": right[wiring, kind],
         }
         for (wiring, kind), one in records(folder).items()
     ]
-    columns = {"wiring": "wiring", "kind": "training", "masked": "texts under masks", "rate": "highest rate"}
+    columns = {
+        "wiring": "wiring",
+        "kind": "training",
+        "masked": "texts under masks",
+        "rate": "highest learning rate",
+    }
     return table(made, columns={**columns, "accuracy": "accuracy"}, caption=caption)
 
 
