@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from lrp_book import ch08_masks as ch
+from lrp_book.predictions import by_sides
 from scipy import stats
 
 from lrp_companion.metrics import Interval
@@ -65,7 +66,12 @@ def test_the_rule_of_the_prediction(trained: dict[tuple[str, str], ch.Trained]) 
     rows = ch.outcomes(trained)
     assert [row["point"] for row in rows] == [1, 2, 3, 4, 5, 6]
     assert [len(row["figures"]) for row in rows] == [8, 1, 4, 4, 8, 2]
+    assert [row["outcome"] for row in rows] == ["failed"] * 5 + ["open"]
+
+
+def test_a_point_is_judged_by_its_intervals() -> None:
     above, below, across = (Interval(low + 1, low, low + 2, 9) for low in (1.0, -3.0, -1.0))
-    assert ch._all_above({"a": above}) == "met"
-    assert ch._all_above({"a": above, "b": across}) == "open"
-    assert ch._all_above({"a": across, "b": below}) == "failed"
+    assert by_sides([above, below], ["above", "below"]) == "met"
+    assert by_sides([above, across], ["above", "above"]) == "open"
+    assert by_sides([across, below], ["below", "above"]) == "failed"
+    assert by_sides([across, above], ["above", "below"]) == "failed"

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from lrp_book.predictions import by_sides
 from lrp_companion.checks import InputError
 from lrp_companion.metrics import Interval
-from lrp_companion.metrics.statistics import side_of_zero
 from lrp_companion.registry import label_of
 from lrp_companion.runs.labelled import mean
 from lrp_companion.show.tables import Table, table
@@ -96,18 +96,12 @@ def readings_table(r: xr.DataArray, *others: str, caption: str) -> Table:
 
 
 def outcomes(r: xr.DataArray) -> list[tuple[str, list[Interval]]]:
-    """What became of each of `POINTS` in one training, and its differences.
-
-    A point is "met" if every interval lies on its side of 0, "failed" if one lies on the other, else "open".
-    """
+    """What became of each of `POINTS` in one training, by `by_sides`, and its differences."""
     rows = []
     for _, differences in POINTS:
         figures = [
             mean(r.sel(explainer=a, reading=at) - r.sel(explainer=b, reading=other))
             for _, a, at, b, other in differences
         ]
-        sides = [side_of_zero(value) for value in figures]
-        wanted = [side for side, *_ in differences]
-        failed = any({want, came} == {"above", "below"} for want, came in zip(wanted, sides, strict=True))
-        rows.append(("failed" if failed else "met" if sides == wanted else "open", figures))
+        rows.append((by_sides(figures, [side for side, *_ in differences]), figures))
     return rows

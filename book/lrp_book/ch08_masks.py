@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from lrp_book.ch08_wirings import STATISTIC, title_of
-from lrp_book.predictions import FAILED, MET
+from lrp_book.predictions import FAILED, MET, OPEN, by_sides
 from lrp_book.records.shapley import r_with, read
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
-from lrp_companion.metrics.faithfulness import pearson, spearman
+from lrp_companion.metrics.faithfulness import CORRELATIONS
 from lrp_companion.metrics.statistics import side_of_zero
 from lrp_companion.runs.load import TextRun, load_run, nearby
 from lrp_companion.schema import DEFAULT_PROTOCOL
@@ -26,9 +26,6 @@ from lrp_companion.show.tables import Table, table
 
 TRAINED = ("post-ln-first", "llama")
 KINDS = {"plain": "control", "masks": "with masks"}
-CORRELATE: Mapping[str, Callable[..., float]] = {"pearson": pearson, "spearman": spearman}
-WORDS = replace(DEFAULT_PROTOCOL, site="word", tokens="no-special", map="raw", target="logit")
-OPEN = "open"
 
 
 @dataclass(frozen=True)
@@ -40,16 +37,16 @@ class Trained:
 
     def r(self, method: str, statistic: str) -> np.ndarray:
         """r of a method with LOO by the attention mask, sentence by sentence."""
-        return self.run.r(method, replace(WORDS, removal="attention-mask", statistic=statistic))
+        return self.run.r(method, replace(DEFAULT_PROTOCOL, statistic=statistic))
 
     def between(self, removal: str, statistic: str) -> np.ndarray:
         """r of LOO by the attention mask with LOO by another removal."""
         first, other = (self._words(which) for which in ("attention-mask", removal))
-        return np.array([CORRELATE[statistic](a, b) for a, b in zip(first, other, strict=True)])
+        return np.array([CORRELATIONS[statistic](a, b) for a, b in zip(first, other, strict=True)])
 
     def first_over_others(self) -> np.ndarray:
         """|LOO at the first token| over the mean |LOO| of the words."""
-        whole = self.run.loo(replace(WORDS, removal="attention-mask", tokens="all"))
+        whole = self.run.loo(replace(DEFAULT_PROTOCOL, tokens="all"))
         words = [np.abs(loo).mean() for loo in self._words("attention-mask")]
         return np.array([abs(loo[0]) for loo in whole]) / np.array(words)
 
@@ -67,7 +64,7 @@ class Trained:
         return r_with(self.shapley, statistic=statistic, maps=(method,))[method]
 
     def _words(self, removal: str) -> list[np.ndarray]:
-        maps = self.run.loo(replace(WORDS, removal=removal))
+        maps = self.run.loo(replace(DEFAULT_PROTOCOL, removal=removal))
         return [np.delete(loo, special) for loo, special in zip(maps, self.run.specials(), strict=True)]
 
 
@@ -157,7 +154,7 @@ def outcomes(trained: Mapping[tuple[str, str], Trained]) -> list[dict[str, Any]]
     points = (
         ("Removals agree more", rise(1), None),
         (
-            "[CLS] is less of an outlier (BERT's)",
+            "|LOO at [CLS]| over that of the words falls (BERT's)",
             {"control minus with masks": paired_difference(*bert)},
             None,
         ),
@@ -174,7 +171,7 @@ def outcomes(trained: Mapping[tuple[str, str], Trained]) -> list[dict[str, Any]]
             "found": "in the tables above"
             if k in RISES
             else "; ".join(f"{name} {value.text(3)}" for name, value in figures.items()),
-            "outcome": outcome or _all_above(figures),
+            "outcome": outcome or by_sides(figures.values(), ["above"] * len(figures)),
         }
         for k, (says, figures, outcome) in enumerate(points, 1)
     ]
@@ -221,11 +218,6 @@ def trainings_table(folder: str | Path, *, caption: str) -> Table:
         "rate": "highest learning rate",
     }
     return table(made, columns={**columns, "accuracy": "accuracy"}, caption=caption)
-
-
-def _all_above(figures: Mapping[str, Interval]) -> str:
-    sides = {side_of_zero(value) for value in figures.values()}
-    return MET if sides == {"above"} else FAILED if "below" in sides else OPEN
 
 
 if __name__ == "__main__":

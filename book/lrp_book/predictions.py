@@ -5,16 +5,18 @@ The predictions stand in `results/predictions/`; a point is judged in every trai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lrp_companion.checks import InputError
+from lrp_companion.metrics import Interval
+from lrp_companion.metrics.statistics import side_of_zero
 from lrp_companion.paper.protocol_grid import needs_text
 from lrp_companion.runs.load import TextRun
 
 Row = dict[str, Any]
-MET, FAILED, MIXED = "met", "failed", "mixed"
+MET, FAILED, MIXED, OPEN = "met", "failed", "mixed", "open"
 BOTH_RULES = ("attnlrp", "cp-lrp")
 
 
@@ -59,6 +61,19 @@ def judged(points: Sequence[Point], groups: Mapping[str, Sequence[TextRun]]) -> 
 def outcome(held: int, of: int) -> str:
     """Of a point that holds in so many cases of so many: met in all, failed in all, or mixed."""
     return MET if held == of else MIXED if held else FAILED
+
+
+def by_sides(values: Iterable[Interval], wanted: Iterable[str]) -> str:
+    """Of intervals and the sides of 0 that were predicted: met if each lies on its side, failed if one lies
+    on the other side, else open.
+
+    >>> by_sides([Interval(0.2, 0.1, 0.3, 9), Interval(0.1, -0.1, 0.3, 9)], ["above", "above"])
+    'open'
+    """
+    pairs = [(side_of_zero(value), side) for value, side in zip(values, wanted, strict=True)]
+    if any(set(pair) == {"above", "below"} for pair in pairs):
+        return FAILED
+    return MET if all(came == side for came, side in pairs) else OPEN
 
 
 def _needed(run: TextRun, point: Point) -> TextRun:

@@ -14,6 +14,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
+from lrp_book.predictions import by_sides
 from lrp_book.records.shapley import MAPS, r_with, read
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute
@@ -86,9 +87,8 @@ def points(records: Mapping[str, Texts]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
 
     def judge(point: int, what: str, value: Interval, *, sign: str = "above") -> None:
-        side = side_of_zero(value)
-        rows.append({"point": point, "what": what, "difference": value})
-        rows[-1]["outcome"] = "met" if side == sign else "open" if side == "across" else "failed"
+        row = {"point": point, "what": what, "difference": value}
+        rows.append({**row, "outcome": by_sides([value], [sign])})
 
     main = records.get("companion", ())
     for point, statistic in ((1, "pearson"), (2, "spearman")):
