@@ -11,7 +11,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 
-from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline
+from lrp_companion.show.canvas import FIGURE_WIDTH, LOOK, Drawing, drawing, headline
 from lrp_companion.show.curves import layer_curves
 from lrp_companion.show.palette import INK, QUIET, RULE, styles
 
@@ -33,7 +33,7 @@ def way_back(*, wide: bool = False) -> Drawing:
     )
     looks = styles(["attnlrp", "cp-lrp"])
     with mpl.rc_context(LOOK):
-        figure, (axes,) = drawing(alt, height=4.2, width=9.0 if wide else 6.4)
+        figure, (axes,) = drawing(alt, height=4.2, width=9.0 if wide else FIGURE_WIDTH)
         axes.set(xlim=(-0.6, 9.6), ylim=(-0.75, 6.4))
         axes.axis("off")
         for y, name in ROWS.items():

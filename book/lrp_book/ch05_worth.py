@@ -33,19 +33,19 @@ from lrp_companion.paper.tables import PAIR_NAMES, PAPER_METHODS, dataset_of, fi
 from lrp_companion.registry import label_of
 from lrp_companion.runs.load import MnistRun, TextRun
 from lrp_companion.schema import PROTOCOLS, Protocol
-from lrp_companion.show.canvas import LOOK, Drawing, drawing
-from lrp_companion.show.palette import QUIET
+from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline
+from lrp_companion.show.palette import QUIET, styles
 from lrp_companion.show.tables import Table, table
 
 Row = dict[str, Any]
 PATHS = {"front-to-back": "front to back", "back-to-front": "back to front", "single": "single layer"}
 KINDS = {
-    "LOO of another training": ("#6b4fa0", "s"),
-    "LOO of another depth": ("#a8216b", "D"),
-    "LOO by another removal": ("#946500", "^"),
-    "method": ("#0067a5", "o"),
+    "LOO of another training": "s",
+    "LOO of another depth": "D",
+    "LOO by another removal": "^",
+    "method": "o",
 }
-"""What an r is of, with its colour and marker."""
+"""What an r is of, with its marker."""
 
 
 # -- claims, and the numbers of sentences ------------------------------------------------------------------
@@ -190,15 +190,16 @@ def scale(runs: Sequence[TextRun], *, tokens: str = "no-special") -> list[Row]:
     Returns
     -------
     list
-        Rows `kind`, `what` the r is of, in words, the `model` whose LOO it is with, its `layers`, the mean
-        `r` (interval), `values` by example and `n`.
+        Rows `kind`, `what` the r is of, in words, its `colour`, the `model` whose LOO it is with, its
+        `layers`, the mean `r` (interval), `values` by example and `n`.
     """
     rows: list[Row] = []
 
-    def add(kind: str, what: str, run: TextRun, r: np.ndarray) -> None:
+    def add(kind: str, what: str, run: TextRun, r: np.ndarray, *, name: str = "loo") -> None:
         row: Row = {
             "kind": kind,
             "what": what,
+            "colour": styles([name])[name].colour,
             "model": run.model,
             "layers": run.layers,
             "r": bootstrap_mean(r),
@@ -220,7 +221,7 @@ def scale(runs: Sequence[TextRun], *, tokens: str = "no-special") -> list[Row]:
         for name in reversed(METHODS):
             if name in run.methods and (name, run.model) not in told:
                 told.add((name, run.model))
-                add(method, method_label(name), run, run.r(name, Protocol(tokens=tokens)))
+                add(method, method_label(name), run, run.r(name, Protocol(tokens=tokens)), name=name)
     return sorted(rows, key=lambda row: -row["r"].mean)
 
 
@@ -243,16 +244,15 @@ def scale_strip(rows: Sequence[Row], *, title: str) -> Drawing:
     names = sorted(lines, key=means.__getitem__)
     told = "; ".join(f"{name} {means[name]:.2f} ({len(lines[name])})" for name in reversed(names))
     alt = f"{title}: mean r with LOO by the attention mask, mean over models and how many. {told}."
-    figure, (axes,) = drawing(alt, height=1.0 + 0.3 * len(names), width=6.4)
+    figure, (axes,) = drawing(alt, height=1.0 + 0.3 * len(names))
     depths = [row["layers"] for row in rows]
     for y, name in enumerate(names):
         values = [row["r"].mean for row in lines[name]]
         axes.plot([min(values), max(values)], [y, y], color=QUIET, linewidth=0.8, zorder=1)
         for row in lines[name]:
-            colour, marker = KINDS[row["kind"]]
-            face = colour if row["layers"] == max(depths) else "none"
-            look: Row = {"color": colour, "markerfacecolor": face, "markersize": 5}
-            axes.plot(row["r"].mean, y, marker=marker, linestyle="none", **look)
+            face = row["colour"] if row["layers"] == max(depths) else "none"
+            look: Row = {"color": row["colour"], "markerfacecolor": face, "markersize": 5}
+            axes.plot(row["r"].mean, y, marker=KINDS[row["kind"]], linestyle="none", **look)
         axes.annotate(
             f"{means[name]:.2f}",
             (1, y),
@@ -267,8 +267,8 @@ def scale_strip(rows: Sequence[Row], *, title: str) -> Drawing:
     axes.set_ylim(-0.7, len(names) - 0.3)
     axes.grid(visible=False, axis="y")
     marks = f"; filled: {max(depths)} layers, open: {min(depths)}" if min(depths) < max(depths) else ""
-    axes.set_xlabel("mean r with this model's LOO" + marks)
-    figure.suptitle(title, fontweight="bold")
+    figure.supxlabel("mean r with this model's LOO" + marks)
+    headline(figure, title)
     return figure
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from lrp_book.ch06_protocol import BOTH, COLOURS, EFFECT, MARKERS, needs
+from lrp_book.ch06_protocol import BOTH, EFFECT, needs
 from lrp_book.layers import gain_under, layer_gains
 from lrp_book.paired import win_rate
 from lrp_book.significance import features, group_differences, holm, rank_correlations
@@ -24,7 +24,7 @@ from lrp_companion.paper.tables import needs_masks
 from lrp_companion.runs.load import Explanation, TextRun
 from lrp_companion.schema import PROTOCOLS, Protocol
 from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_ends, limits, settle
-from lrp_companion.show.palette import INK, styles
+from lrp_companion.show.palette import INK, MARKERS, SPARE, styles
 from lrp_companion.show.tables import Table, table
 
 EVERYTHING = Protocol(site="word+position", tokens="all")
@@ -218,9 +218,9 @@ def share_lines(run: TextRun) -> Drawing:
     for axes, (name, lines) in zip(axes_of, panels.items(), strict=True):
         for k, label in enumerate(lines):
             value, low, high = limits(row[label] for row in rows)
-            axes.fill_between(x, low, high, color=COLOURS[k], alpha=0.22, linewidth=0)
-            axes.plot(x, value, color=COLOURS[k], marker=MARKERS[k], label=label)
-            label_ends(axes, [Name(label, x[-1], value[-1], COLOURS[k])])
+            axes.fill_between(x, low, high, color=SPARE[k], alpha=0.22, linewidth=0)
+            axes.plot(x, value, color=SPARE[k], marker=MARKERS[k], label=label)
+            label_ends(axes, [Name(label, x[-1], value[-1], SPARE[k])])
         axes.axhline(0, color=INK, linewidth=0.9)
         axes.set_title(name)
     axes_of[-1].set_xticks(x, [str(row["bypassed"]).replace(" to ", "–") for row in rows], rotation=60)
@@ -280,7 +280,7 @@ def shift_band(record: Row) -> Drawing:
         for method, name in SHIFTED.items()
     )
     alt = "Mean r with LOO at the words that one function can be given by shifts between embeddings"
-    figure, (axes,) = drawing(f"{alt}: {listed}.", height=3.2, width=6.0)
+    figure, (axes,) = drawing(f"{alt}: {listed}.", height=3.2)
     x = [0.0, *sizes]
     for method, name in SHIFTED.items():
         look, low, high = styles([method])[method], lines[method, "lowest"], lines[method, "highest"]

@@ -145,7 +145,7 @@ def outlier_figure(run: TextRun) -> Drawing:
         f"Where [CLS] stands: in AttnLRP's maps it is further out than all others together in "
         f"{far['attnlrp']:.0%} of the sentences, in CP-LRP's in {far['cp-lrp']:.0%}."
     )
-    figure, panels = drawing(alt, columns=2, height=3.6, width=7.2, sharex=True, sharey=True)
+    figure, panels = drawing(alt, columns=2, height=3.4, sharex=True, sharey=True)
     (left, right), (low, high) = (-3.3, 1.2), (-1.6, 2.6)
     u, v = np.meshgrid(np.linspace(left, right, 160), np.linspace(low, high, 120))
     for axes, method in zip(panels, RULES, strict=True):
@@ -155,7 +155,7 @@ def outlier_figure(run: TextRun) -> Drawing:
         look, at = styles([method])[method], places(run, method)
         axes.plot(at.sel(of="u"), at.sel(of="v"), ".", markersize=3, alpha=0.5, color=look.colour)
         beyond = int((at.sel(of="v") > high).sum())
-        axes.set_title(f"{look.label} ({beyond} sentences lie above)")
+        axes.set_title(f"{look.label}; {beyond} lie above")
         axes.set(xlim=(left, right), ylim=(low, high), xlabel="[CLS] in the map: u")
     panels[0].set_ylabel("[CLS] in LOO: v")
     headline(figure, f"One token decides: where [CLS] stands, {run.n:,} sentences")

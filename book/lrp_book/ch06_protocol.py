@@ -33,13 +33,11 @@ from lrp_companion.show.canvas import (
     limits,
     settle,
 )
-from lrp_companion.show.palette import INK
+from lrp_companion.show.palette import INK, MARKERS, SPARE
 from lrp_companion.show.tables import Table, table
 
 BOTH = {"attnlrp": "AttnLRP", "cp-lrp": "CP-LRP"}
 EFFECT = "CP-LRP − AttnLRP"
-MARKERS = ("o", "s", "^", "D", "v", "P")
-COLOURS = ("#0067a5", "#c44c00", "#00755e", "#a8216b", "#946500", "#6b4fa0")
 SIDE_LOOKS = {
     "below": ("#6b3fb0", "whole interval below 0"),
     "across": ("#8a8a8a", "interval across 0"),
@@ -219,7 +217,7 @@ def option_dots(grids: Sequence[Grid]) -> Drawing:
         for k, (one, means) in enumerate(zip(grids, effects, strict=True)):
             if key in means:
                 label = f"{one.title}, n = {one.n:,}" if last is None else None
-                look: dict[str, Any] = {"color": COLOURS[k % len(COLOURS)]}
+                look: dict[str, Any] = {"color": SPARE[k % len(SPARE)]}
                 at, value = y + 0.56 * ((k + 0.5) / len(grids) - 0.5), means[key]
                 axes.plot([value.low, value.high], [at, at], linewidth=1.8, **look)
                 look |= {"marker": MARKERS[k % len(MARKERS)], "linestyle": "none", "label": label}

@@ -19,9 +19,7 @@ from matplotlib.ticker import NullLocator
 
 from lrp_book.ch06_causes import EVERYTHING, by_first_sign, first_loo
 from lrp_book.ch06_protocol import (
-    COLOURS,
     EFFECT,
-    MARKERS,
     needs,
     option_matrix,
     percent,
@@ -66,7 +64,7 @@ from lrp_companion.show.canvas import (
     limits,
     settle,
 )
-from lrp_companion.show.palette import INK
+from lrp_companion.show.palette import INK, MARKERS, SPARE
 from lrp_companion.show.tables import Table, table
 
 LARGEST_GAP = 0.1
@@ -215,7 +213,7 @@ def training_curve(group: xr.DataArray) -> Drawing:
     x = np.arange(1, flat.shape[1] + 1)
     axes.vlines(x, flat.min(0), flat.max(0), color="#8a8a8a", linewidth=0.7)
     for k, (name, effects) in enumerate(zip(group["training"].values.tolist(), flat, strict=True)):
-        colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
+        colour, marker = SPARE[k % len(SPARE)], MARKERS[k % len(MARKERS)]
         axes.plot(x, effects, linestyle="none", marker=marker, markersize=2.6, color=colour, label=name)
         label_ends(axes, [Name(name, x[-1], effects[-1], colour)])
     axes.axhline(0, color=INK, linewidth=0.9)
@@ -444,12 +442,12 @@ def variant_curve(run: MnistGridRun) -> Drawing:
     dots: dict[str, Any] = {"linestyle": "none"}
     for k, (name, printed) in enumerate(list(paper_values().items())[:3]):  # AttnLRP's
         mean, low, high = limits(row[name] for row in rows)
-        top.vlines(x, low, high, color=COLOURS[k], linewidth=0.8, alpha=0.5)
+        top.vlines(x, low, high, color=SPARE[k], linewidth=0.8, alpha=0.5)
         short = name.removeprefix("AttnLRP, ")
-        top.plot(x, mean, marker=MARKERS[k], markersize=2.8, color=COLOURS[k], label=short, **dots)
-        top.axhline(printed, color=COLOURS[k], linewidth=0.9, linestyle=":")
+        top.plot(x, mean, marker=MARKERS[k], markersize=2.8, color=SPARE[k], label=short, **dots)
+        top.axhline(printed, color=SPARE[k], linewidth=0.9, linestyle=":")
         paper = f"{'●■▲'[k]} {short} (paper: {printed:.2f})"
-        label_points(top, [Name(paper, 0.65 * len(x), printed, COLOURS[k])])
+        label_points(top, [Name(paper, 0.65 * len(x), printed, SPARE[k])])
     top.axhline(0, color=INK, linewidth=0.9)
     top.set_ylabel("AttnLRP, mean r")
     mean, low, high = np.array([row["accuracy"] for row in rows]).T
@@ -495,10 +493,10 @@ def ig_steps(rows: Sequence[Row], *, title: str) -> Drawing:
             line = [of[variant, baseline, step] for step in steps if (variant, baseline, step) in of]
             mean, low, high = limits(row["r"] for row in line)
             x = [row["n_steps"] for row in line]
-            look: dict[str, Any] = {"color": COLOURS[k], "marker": MARKERS[k]}
-            top.fill_between(x, low, high, color=COLOURS[k], alpha=0.22, linewidth=0)
+            look: dict[str, Any] = {"color": SPARE[k], "marker": MARKERS[k]}
+            top.fill_between(x, low, high, color=SPARE[k], alpha=0.22, linewidth=0)
             top.plot(x, mean, label=baseline, **look)
-            label_points(top, [Name(baseline, x[len(x) // 2], mean[len(x) // 2], COLOURS[k])])
+            label_points(top, [Name(baseline, x[len(x) // 2], mean[len(x) // 2], SPARE[k])])
             bottom.plot(x, [row["delta"] for row in line], **look)
         top.set_title("\n".join(wrap(name, 22)))
         bottom.set_xscale("log", base=2)

@@ -30,6 +30,7 @@ from lrp_companion.metrics.faithfulness import relative_error
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import TOKEN_CHOICES, Protocol, counted
 from lrp_companion.show import canvas
+from lrp_companion.show.palette import SPARE
 from lrp_companion.show.tables import Table, table
 
 Row = dict[str, Any]
@@ -177,12 +178,7 @@ def mask_paths(
     }
 
 
-PATH_LOOKS: tuple[tuple[str, Any], ...] = (
-    ("#0067a5", "-"),
-    ("#c44c00", (0, (3, 1.5))),
-    ("#00755e", (0, (6, 2, 1, 2))),
-    ("#a8216b", (0, (1, 1))),
-)
+DASHES: tuple[Any, ...] = ("-", (0, (3, 1.5)), (0, (6, 2, 1, 2)), (0, (1, 1)))
 
 
 @mpl.rc_context(canvas.LOOK)
@@ -194,7 +190,7 @@ def mask_path_figure(paths: Mapping[str, Any], *, title: str) -> canvas.Drawing:
     )
     figure, (axes,) = canvas.drawing(alt + ".", height=3.6)
     for k, token in enumerate(paths["tokens"]):
-        colour, dash = PATH_LOOKS[k % len(PATH_LOOKS)]
+        colour, dash = SPARE[k % len(SPARE)], DASHES[k % len(DASHES)]
         logits, slope = paths["value"][k], paths["gradient"][k]
         axes.plot(paths["w"], logits, color=colour, linestyle=dash, label=token)
         axes.plot([0, 1], logits[-1] + slope * np.array([-1, 0]), color=colour, linewidth=0.8, linestyle=":")

@@ -16,7 +16,7 @@ import matplotlib as mpl
 import numpy as np
 import xarray as xr
 
-from lrp_book.ch08_wirings import MARKS, STATISTIC, WIRINGS, gap, load_wirings, r_at
+from lrp_book.ch08_wirings import STATISTIC, WIRINGS, gap, load_wirings, r_at
 from lrp_book.predictions import outcome
 from lrp_companion.checks import InputError, SourceError, choose
 from lrp_companion.metrics import Interval
@@ -24,7 +24,7 @@ from lrp_companion.registry import label_of
 from lrp_companion.runs.labelled import mean
 from lrp_companion.runs.load import TextRun, load_runs, nearby
 from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline
-from lrp_companion.show.palette import INK
+from lrp_companion.show.palette import INK, MARKERS, SPARE
 from lrp_companion.show.tables import Table, table
 
 RULES: Mapping[str, int] = {"shortcut": 1, "redundant": 2, "conjunction": 2, "negator": 1}
@@ -228,11 +228,11 @@ def planted_figure(
         for wiring, of_wiring in found.items()
         for rule in RULES
     )
-    height = 1.3 + 0.3 * len(explainers)
-    figure, panels = drawing(f"{title}. {listed}.", columns=len(RULES), height=height, width=8.6, sharey=True)
+    shape: dict[str, Any] = {"columns": len(RULES), "height": 1.3 + 0.3 * len(explainers), "sharey": True}
+    figure, panels = drawing(f"{title}. {listed}.", **shape)
     for axes, rule in zip(panels, RULES, strict=True):
         for number_of, wiring in enumerate(groups):
-            colour, marker = MARKS[number_of % len(MARKS)]
+            colour, marker = SPARE[number_of], MARKERS[number_of]
             for row, name in enumerate(explainers):
                 y = row + 0.3 * (number_of - (len(groups) - 1) / 2)
                 value = found[wiring].sel(explainer=name, rule=rule).item()
@@ -242,15 +242,19 @@ def planted_figure(
                 axes.plot(value.mean, y, marker=marker, markersize=5, label=label, **look)
                 of_trainings = every[wiring].sel(explainer=name, rule=rule).mean("example").values
                 axes.plot(of_trainings, [y] * len(of_trainings), "|", color=INK, markersize=5)
-        axes.set_title(rule)
+        axes.set_title(rule, fontsize=9)
         axes.set_xlim(-0.05, 1.05)
         axes.set_xticks([0, 0.5, 1], ["0", ".5", "1"])
         axes.set_yticks(range(len(explainers)), [name_of(name) for name in explainers])
         axes.set_ylim(len(explainers) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)
-    panels[0].set_xlabel("share of sentences")
     handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower right", ncols=len(groups), frameon=False)
+    below: dict[str, Any] = {
+        "title": "share of sentences",
+        "loc": "outside lower center",
+        "ncols": len(groups),
+    }
+    figure.legend(handles, labels, **below)
     headline(figure, title)
     return figure
 

@@ -38,7 +38,7 @@ from lrp_companion.runs.labelled import mean, r_with_loo
 from lrp_companion.runs.load import TextRun, load_runs, nearby
 from lrp_companion.schema import PROTOCOLS, Protocol
 from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_points, settle
-from lrp_companion.show.palette import INK
+from lrp_companion.show.palette import INK, MARKERS, SPARE
 from lrp_companion.show.tables import Table, table
 
 Row = dict[str, Any]
@@ -64,7 +64,6 @@ READINGS: Mapping[str, Mapping[str, str]] = {
 }
 """Ways to read a map: which tokens count, and whether relevance at position embeddings is added."""
 STATISTIC = {"pearson": "Pearson", "spearman": "rank (Spearman)"}
-MARKS = (("#0067a5", "o"), ("#00755e", "^"), ("#c44c00", "s"), ("#6b4fa0", "D"))
 """Colour and marker of each reading."""
 METHODS = ("attnlrp", "cp-lrp", "mask-gradient", "gradient-x-input")
 GATES = {
@@ -236,11 +235,12 @@ def wirings_figure(effects_by: Mapping[str, Recorded], *, title: str) -> Drawing
         y += 0.6 if last not in (None, wiring) else 0
         places[wiring, reading], last, y = y, wiring, y + 1
     shape: dict[str, Any] = {"columns": len(effects_by), "sharex": True, "sharey": True}
-    figure, panels = drawing(f"{title}. {told}.", height=1.3 + 0.28 * len(places), width=7.6, **shape)
+    figure, panels = drawing(f"{title}. {told}.", height=1.3 + 0.28 * len(places), **shape)
     for axes, (statistic, rows) in zip(panels, effects_by.items(), strict=True):
         for (wiring, reading), row in rows.items():
             at = places[wiring, reading]
-            colour, marker = MARKS[list(READINGS).index(reading)]
+            look = list(READINGS).index(reading)
+            colour, marker = SPARE[look], MARKERS[look]
             axes.plot([row["d"].low, row["d"].high], [at, at], color=colour, linewidth=2.0)
             axes.plot(row["d"].mean, at, marker=marker, color=colour, linestyle="none", markersize=6)
             small: dict[str, Any] = {"marker": "|", "color": INK, "linestyle": "none", "markersize": 5}
@@ -251,8 +251,8 @@ def wirings_figure(effects_by: Mapping[str, Recorded], *, title: str) -> Drawing
         axes.grid(visible=False, axis="y")
         axes.set_ylim(-0.8, y + 0.1)
         axes.set_title(STATISTIC[statistic])
-        axes.xaxis.set_major_locator(MaxNLocator(5))
-    panels[0].set_xlabel("r of CP-LRP − r of AttnLRP")
+        axes.xaxis.set_major_locator(MaxNLocator(3))
+    figure.supxlabel("r of CP-LRP − r of AttnLRP")
     headline(figure, title)
     return figure
 
@@ -293,13 +293,13 @@ def paths_figure(groups: Groups, *, title: str) -> Drawing:
     told = "; ".join(f"{name} {lines[0][0]:.2f} to {lines[0][-1]:.2f}" for name, lines in means.items())
     alt = f"{title}. Seed 0, from AttnLRP to CP-LRP: {told}."
     count = -(-len(means) // 3)
-    figure, panels = drawing(alt, rows=count, columns=3, height=2.3 * count + 0.5, width=6.4)
+    figure, panels = drawing(alt, rows=count, columns=3, height=2.3 * count + 0.5)
     spread = max(np.ptp(np.concatenate(lines)) for lines in means.values())
     for axes, (name, lines) in zip(panels, means.items(), strict=False):
         for seed, (line, style) in enumerate(zip(lines, ("-", (0, (4, 1.5)), (0, (1, 1))), strict=False)):
-            axes.plot(range(len(line)), line, marker="o", markersize=3.5, color="#c44c00", linestyle=style)
+            axes.plot(range(len(line)), line, marker="o", markersize=3.5, color=INK, linestyle=style)
             if axes is panels[0]:
-                label_points(axes, [Name(f"training {seed + 1}", 0, line[0], "#c44c00")])
+                label_points(axes, [Name(f"training {seed + 1}", 0, line[0], INK)])
         axes.set_title(name, fontweight="bold")
         axes.set_xticks(range(len(lines[0])))
         middle = (np.max(lines) + np.min(lines)) / 2  # one scale: a small change looks small

@@ -35,7 +35,7 @@ from lrp_companion.registry import label_of
 from lrp_companion.runs.labelled import mean
 from lrp_companion.runs.load import nearby
 from lrp_companion.schema import PROTOCOLS
-from lrp_companion.show.canvas import LOOK, SLIDE, Drawing, drawing, headline, settle
+from lrp_companion.show.canvas import FIGURE_WIDTH, LOOK, SLIDE, Drawing, drawing, headline, settle
 from lrp_companion.show.palette import INK, styles
 from lrp_companion.show.tables import Table, table
 
@@ -508,7 +508,7 @@ def models_figure(by_model: Mapping[str, xr.DataArray], *, title: str, wide: boo
     told, grid = [], [(reading, statistic) for reading in READ for statistic in STATISTIC]
     if wide:  # for a slide
         grid.sort(key=lambda panel: [*STATISTIC].index(panel[1]))
-    columns, (width, height) = (3, SLIDE) if wide else (2, (7.2, 5.6))
+    columns, (width, height) = (3, SLIDE) if wide else (2, (FIGURE_WIDTH, 5.6))
     figure, panels = drawing(
         "", rows=6 // columns, columns=columns, height=height, width=width, sharex=True, sharey=True
     )
@@ -528,15 +528,20 @@ def models_figure(by_model: Mapping[str, xr.DataArray], *, title: str, wide: boo
                 if "training" in r.dims:
                     each = at(r, reading, statistic).sel(explainer=method).mean("example").values
                     axes.plot(each, [y + 0.11] * len(each), "|", color=INK, markersize=4, markeredgewidth=0.9)
-        told_by = "rank" if wide and statistic == "spearman" else STATISTIC[statistic]
-        axes.set_title(f"{READ[reading]}: {told_by}", fontsize=9)
+        by = STATISTIC[statistic].split()[0]
+        column = grid.index((reading, statistic)) % columns
+        both = wide or reading == WORDS  # further down, what is said at the left holds for the row
+        axes.set_title(f"{READ[reading]}: {by}" if both else "" if column else READ[reading], fontsize=9)
         axes.set_yticks([-k for k in range(len(by_model))], list(by_model))
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
         axes.set(xlim=(0, 1), ylim=(-len(by_model) + 0.45, 0.55))
-    for axes in panels[-columns:]:
-        axes.set_xlabel("mean r with LOO" if wide else "mean r with LOO by the attention mask")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    below: dict[str, Any] = {
+        "title": "mean r with LOO by the attention mask",
+        "loc": "outside lower center",
+        "ncols": 3,
+    }
+    figure.legend(*panels[0].get_legend_handles_labels(), **below)
     figure.alt = f"{title}. {'; '.join(told)}."
     headline(figure, title)
     settle(figure)
@@ -548,7 +553,7 @@ def paths_figure(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]], *, ti
     """Draw mean r while layers are bypassed: a panel for each reading, a line for each path and training."""
     columns = 3 if len(panels) % 3 == 0 else 2
     rows = -(-len(panels) // columns)
-    figure, every = drawing("", rows=rows, columns=columns, height=2.3 * rows + 0.6, width=7.2, sharex=True)
+    figure, every = drawing("", rows=rows, columns=columns, height=2.3 * rows + 0.6, sharex=True)
     spread, told = max(np.ptp([*map(np.ravel, of.values())]) for of in panels.values()), []
     for axes, (name, paths) in zip(every, panels.items(), strict=True):
         for path, lines in paths.items():
@@ -563,10 +568,13 @@ def paths_figure(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]], *, ti
         line = paths["back-to-front"][0]
         told.append(f"{name}: {number(line[0])} (AttnLRP) to {number(line[-1])} (CP-LRP)")
         axes.set_title(name, fontsize=9)
-    for axes in every[-columns:]:
-        axes.set_xlabel("layers, or which one" if columns == 3 else "layers bypassed, or which single one")
     figure.supylabel("mean r with LOO", fontsize=9)
-    figure.legend(*every[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    below: dict[str, Any] = {
+        "title": "layers bypassed, or which single one",
+        "loc": "outside lower center",
+        "ncols": 3,
+    }
+    figure.legend(*every[0].get_legend_handles_labels(), **below)
     figure.alt = f"{title}. {'; '.join(told)}."
     headline(figure, title)
     settle(figure)
@@ -576,7 +584,7 @@ def paths_figure(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]], *, ti
 def base_paths(folder: str) -> dict[str, dict[str, list[np.ndarray]]]:
     """The three paths of the base-size model by reading, a line for each training."""
     return {
-        f"{READ[reading]}: {STATISTIC[statistic]}": {
+        f"{READ[reading]}: {STATISTIC[statistic].split()[0]}": {
             path: [
                 path_means(f"{folder}/base", seed, path, reading[1], statistic=statistic) for seed in SEEDS
             ]
@@ -590,7 +598,7 @@ def base_paths(folder: str) -> dict[str, dict[str, list[np.ndarray]]]:
 def smollm2_paths(folder: str) -> dict[str, dict[str, list[np.ndarray]]]:
     """The three paths of SmolLM2's thirty layers by statistic and set, all tokens."""
     return {
-        f"{SETS[name]}: {STATISTIC[statistic]}": {
+        f"{SETS[name]}: {STATISTIC[statistic].split()[0]}": {
             path: [path_means(f"{folder}/smollm2", name, path, "all", statistic=statistic)] for path in PATHS
         }
         for statistic in STATISTIC

@@ -17,6 +17,7 @@ import matplotlib as mpl
 import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
@@ -34,11 +35,12 @@ from lrp_companion.runs.labelled import r_with_loo, side
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import Protocol
 from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_points, settle
-from lrp_companion.show.palette import INK, QUIET, RULE, diverging_map, styles
+from lrp_companion.show.palette import INK, QUIET, RULE, styles
 from lrp_companion.show.tables import Table, table
 
 HALVES = ("first half", "second half")
-GREEDY = Style("greedy", "#6b4fa0", "p", (0, (2, 1)))
+GAINS = ListedColormap(mpl.colormaps["BrBG"](np.linspace(0.2, 0.8, 257)))  # relevance has red-orange, blue
+GREEDY = Style("greedy", "#6a6a6a", "p", (0, (2, 1)))
 CELL = ("site", "tokens", "map")
 
 # -- the game -----------------------------------------------------------------------------------------
@@ -342,7 +344,7 @@ def _interaction_panel(axes: Axes, pairs: np.ndarray) -> AxesImage:
     count = len(pairs)
     size = (float(np.nanmax(np.abs(pairs))) if count > 1 else 1.0) or 1.0
     extent = (0.5, count + 0.5, count + 0.5, 0.5)
-    image = axes.imshow(pairs, extent=extent, cmap=diverging_map(), vmin=-size, vmax=size)
+    image = axes.imshow(pairs, extent=extent, cmap=GAINS, vmin=-size, vmax=size)
     # Colour is not the only sign: pairs below zero carry a line.
     down, right = np.nonzero(pairs < -0.08 * size)
     axes.plot(right + 1, down + 1, linestyle="none", marker="_", markersize=5, color=INK)
@@ -452,9 +454,9 @@ def gain_map(gains: xr.Dataset, *, title: str) -> Drawing:
     names = [", ".join(words[name][k] for name, k in zip(CELL, cell, strict=True)) for cell in cells]
     best = "; ".join(map("{}: layer {}".format, names, chosen["largest"].values))
     alt = f"{title}. Layer with the largest gain in r by protocol: {best}."
-    figure, (axes,) = drawing(alt, height=1.3 + 0.36 * len(lines), width=6.4)
+    figure, (axes,) = drawing(alt, height=1.3 + 0.36 * len(lines))
     largest = float(np.nanmax(np.abs(values))) or 1.0
-    image = axes.imshow(values, cmap=diverging_map(), vmin=-largest, vmax=largest, aspect="auto")
+    image = axes.imshow(values, cmap=GAINS, vmin=-largest, vmax=largest, aspect="auto")
     for k, line in enumerate(lines):
         for j, gain in enumerate(line):
             if (gain.low > 0 or gain.high < 0) and abs(gain.mean) >= 0.005:

@@ -23,6 +23,7 @@ from lrp_companion.metrics.statistics import RESAMPLES, side_of_zero
 from lrp_companion.registry import label_of
 from lrp_companion.runs.load import nearby
 from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline
+from lrp_companion.show.palette import styles
 from lrp_companion.show.tables import Table, table
 
 Texts = Sequence[Mapping[str, Any]]
@@ -36,7 +37,10 @@ ORDER = (
 BY_RANK = ("post-ln-first", "post-ln-mean", "gpt2")
 WIRINGS = ("post-ln-first", "post-ln-mean", "modernbert", "gpt2", "llama")
 SHOWN = ("loo", "mask-gradient-8", "mask-gradient", "attnlrp", "cp-lrp", "ig", "gradient-x-input")
-JUDGES = {"loo": ("r with LOO", "#0067a5", "o"), "shapley": ("r with Shapley values", "#c44c00", "s")}
+JUDGES = {
+    name: (f"r with {words}", styles([name])[name].colour, marker)
+    for name, words, marker in (("loo", "LOO", "o"), ("shapley", "Shapley values", "s"))
+}
 STATISTIC = {"pearson": "Pearson", "spearman": "rank (Spearman)"}
 PAIRS = (("attnlrp", "loo"), ("cp-lrp", "attnlrp"), ("mask-gradient", "attnlrp"))
 IN_WORDS = ("loo", "shapley", "mask-gradient", "attnlrp")

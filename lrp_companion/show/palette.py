@@ -24,15 +24,17 @@ ORANGE, BLUE = (0.155, 55.0), (0.14, 250.0)  # chroma and hue in degrees at +1 a
 
 
 STYLES = {
-    "left": Style("left", "#0067a5", "D", "-"),
-    "right": Style("right", "#c44c00", "X", (0, (3, 1.5))),
-    "flat": Style("flat", "#00755e", "P", (0, (4, 1.5, 1, 1.5))),
+    "left": Style("left", "#30616b", "D", "-"),
+    "right": Style("right", "#a8216b", "X", (0, (3, 1.5))),
+    "flat": Style("flat", "#6e5a00", "P", (0, (4, 1.5, 1, 1.5))),
     "front-to-back": Style("front to back", "#30616b", "o", "-"),
     "back-to-front": Style("back to front", "#a8216b", "s", "-"),
     "single": Style("single layer", "#8a5d00", "^", "-"),
 }
 """How groupings and paths are drawn; methods say how they are in `lrp_companion.registry`."""
-SPARE = ("#6b4fa0", "#a8216b", "#946500", "#00755e", "#0067a5", "#c44c00")
+SPARE = ("#30616b", "#a8216b", "#6a6a6a", "#6e5a00", "#8a4b3d", "#1b1b1b")
+"""Hues for what is neither relevance, whose are red-orange and blue, nor a method: data, models, words."""
+MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:
