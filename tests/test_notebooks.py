@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import re
 import shutil
 import subprocess
@@ -9,12 +11,14 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from PIL import Image
 
 pytest.importorskip("papermill", reason="papermill comes with the extra book")
 
 from lrp_book import build
 
 from lrp_companion.checks import InputError
+from lrp_companion.show.canvas import DPI
 
 NOTEBOOKS = sorted((build.ROOT / "notebooks").glob("*.ipynb"))
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -43,6 +47,17 @@ def test_committed_outputs_hold_no_error_stderr_path_or_widget(path: Path) -> No
             texts = [str(value) for kind, value in output.get("data", {}).items() if kind.startswith("text/")]
             text = output.get("text", "") + "".join(texts)
             assert not ABSOLUTE_PATH.search(text), text[:500]
+
+
+@every_notebook
+def test_figures_are_so_narrow_that_a_phone_shows_their_words(path: Path) -> None:
+    """Words of 10 points have 9 pixels where 5.7 inches fill 360 pixels; slides have figures of their own."""
+    for cell in code_cells(path):
+        if "wide=True" not in cell.source:
+            for output in cell.outputs:
+                if picture := output.get("data", {}).get("image/png"):
+                    width = Image.open(io.BytesIO(base64.b64decode(picture))).width
+                    assert width <= 5.7 * DPI, cell.source[:200]
 
 
 @every_notebook
