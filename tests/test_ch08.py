@@ -221,7 +221,7 @@ def test_a_sentence_without_its_records_is_left_out(groups):
 
 def test_what_r_is_worth_needs_maps_and_another_training(groups):
     worth = ch.worth(groups)
-    assert {name for name, _ in worth} == {"post-ln-first", "gpt2", "llama"}
+    assert {name for name, *_ in worth} == {"post-ln-first", "gpt2", "llama"}
     first, *others = groups["llama"]
 
     def with_others(maps: list[np.ndarray]) -> list[float]:
@@ -238,7 +238,7 @@ def test_what_r_is_worth_needs_maps_and_another_training(groups):
     mine, other = by_hand(first, "cp-lrp"), with_others(first.maps("cp-lrp"))
     expected = {"own": mine, "other": other, "beyond": mine - other, "ceiling": with_others(first.loo())}
     for what, values in expected.items():
-        assert worth["llama", "cp-lrp"][what].mean == pytest.approx(np.nanmean(values), abs=1e-5)
+        assert worth["llama", 1, "cp-lrp"][what].mean == pytest.approx(np.nanmean(values), abs=1e-5)
 
 
 def test_paths_go_from_attnlrp_to_cp_lrp(groups):

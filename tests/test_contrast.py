@@ -105,7 +105,7 @@ def test_the_command_prints_a_table_of_tokens(tmp_path, capsys, refused, languag
     capsys.readouterr()
     assert cli.main([*arguments, "--contrast", " dull"]) == 0
     printed = capsys.readouterr().out
-    assert "contrast ' dull'" in printed and "less that of ' dull'" in printed and "film" in printed
+    assert "contrast ' dull'" in printed and "minus that of ' dull'" in printed and "film" in printed
     assert "' warm', logit" in printed
     assert cli.main([*arguments, "--method", "loo", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["details"]["label"] == " warm"

@@ -53,7 +53,7 @@ def test_numbers_are_those_of_the_maps(kept: Records) -> None:
                 a, b = (np.asarray(row, float)[1:] for row in (one, loo))
                 pair = (a / a.sum(), b / b.sum()) if form == "sum-to-one" else (a, b)
                 values[method].append(np.corrcoef(*pair)[0, 1])
-    for name, form in (("The same without [CLS]", "raw"), ("Divided, without [CLS]", "sum-to-one")):
+    for name, form in (("Tokens but [CLS], positions", "raw"), ("Divided, without [CLS]", "sum-to-one")):
         table = dict(look_up.agreement_rows(kept, "SST", look_up.READINGS[name]))
         for label, method in (("AttnLRP", "attnlrp"), ("CP-LRP", "cp-lrp")):
             assert table[label][1].value.mean == pytest.approx(np.mean(found[form][method]), abs=1e-6)

@@ -15,7 +15,7 @@ import matplotlib as mpl
 import numpy as np
 import xarray as xr
 
-from lrp_book.ch08_wirings import Recorded, load_wirings, wiring_claim
+from lrp_book.ch08_wirings import STATISTIC, load_wirings, wiring_claim
 from lrp_book.ch08_wirings import worth as worth_of_wirings
 from lrp_book.committed import SHORT, Records, records
 from lrp_book.labels import method_label
@@ -88,17 +88,19 @@ def other_training(kept: Records) -> Interval:
 
 
 @lru_cache(maxsize=2)
-def from_scratch(results: str | Path = "results") -> Mapping[str, Row]:
-    """AttnLRP's r with its model's LOO, `own`, and `ceiling`, the r of two trainings' LOO, by wiring.
+def from_scratch(results: str | Path = "results") -> Mapping[str, xr.DataArray]:
+    """What AttnLRP's r is worth (`worth`) in models trained from scratch, by wiring; a dimension `statistic`.
 
-    The models are trained from scratch; `MissingRecord` in a folder without them.
+    `MissingRecord` in a folder without them.
     """
     try:
-        values = worth_of_wirings(load_wirings(f"{results}/wirings"))
+        groups = load_wirings(f"{results}/wirings")
     except SourceError:
         expected, hint = "their runs", "name the folder of the runs"
         raise MissingRecord("from_scratch", got="no wirings", expected=expected, hint=hint) from None
-    return Recorded({wiring: row for (wiring, method), row in values.items() if method == "attnlrp"})
+    both = [worth_of_wirings(groups, ["attnlrp"], statistic=statistic) for statistic in STATISTIC]
+    by = xr.IndexVariable("statistic", list(STATISTIC))
+    return {name: xr.concat([one[name] for one in both], by).squeeze("explainer") for name in both[0]}
 
 
 def lead_without_first_position(run: TextRun) -> Interval:

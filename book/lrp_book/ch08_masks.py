@@ -55,7 +55,7 @@ class Trained:
         return float(np.mean([np.abs(loo).mean() for loo in self._words("attention-mask")]))
 
     def logit(self) -> float:
-        """The mean |logit| of the predicted class."""
+        """The mean size of the predicted class's logit."""
         rows = np.abs(self.run.logits())
         return float(rows[np.arange(len(rows)), self.run.example_column("target").astype(int)].mean())
 

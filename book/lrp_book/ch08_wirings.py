@@ -27,7 +27,7 @@ from lrp_book.ch07_remedy import dominated, frontier
 from lrp_book.paired import compare_paired
 from lrp_book.predictions import BOTH_RULES, Point, one_sign
 from lrp_book.say import MissingRecord
-from lrp_book.worth import worth as worth_of
+from lrp_book.worth import worth_over_trainings
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.masks import path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
@@ -83,7 +83,6 @@ ON_FRONTIER = (
     "loo",
 )
 """What is compared by cost: two rule sets, and one to many passes through the true model."""
-WORTH = ("own", "other", "beyond", "ceiling")
 LEAST_GAP, LEAST_GAIN = 0.1, 0.01
 
 
@@ -467,16 +466,10 @@ def audit(run: TextRun) -> Row:
     return {**counts(cells), **{f"as stated, {reading}": nearer for reading, nearer in stated.items()}}
 
 
-def worth(groups: Groups) -> Recorded:
-    """r at the words with the `own` LOO, with that of `other` trainings, and `ceiling`: r of LOO with LOO.
-
-    `beyond` is own minus other. Of the first training of each wiring that has several, if it keeps its maps.
-    """
-    out = Recorded()
-    for name, (first, *others) in groups.items():
-        for method in METHODS[:3] if others and "map" in first.tables["methods"].column_names else ():
-            (columns,) = worth_of(first, others, [method], tokens="no-special")
-            r = dict(zip(columns.what.values, columns.values, strict=True))
-            r["beyond"] = r["own"] - r["other"]
-            out[name, method] = {what: bootstrap_mean(r[what]) for what in WORTH}
-    return out
+def worth(groups: Groups, methods: Sequence[str] = METHODS[:3], **read: str) -> Mapping[str, xr.DataArray]:
+    """`worth_over_trainings` at the words by wiring, of those with several trainings that keep their maps."""
+    return {
+        name: worth_over_trainings(runs, methods, **read)
+        for name, runs in groups.items()
+        if len(runs) > 1 and all("map" in run.tables["methods"].column_names for run in runs)
+    }

@@ -565,7 +565,7 @@ def paths_figure(panels: Mapping[str, Mapping[str, Sequence[np.ndarray]]], *, ti
                 axes.plot(steps, line[steps], color=look.colour, label=label, linewidth=1.1, **mark)
         middle = np.mean([np.min([*paths.values()]), np.max([*paths.values()])])
         axes.set_ylim(middle - 0.55 * spread, middle + 0.55 * spread)  # one scale: a small change looks small
-        line = paths["back-to-front"][0]
+        line = np.mean(paths["back-to-front"], axis=0)
         told.append(f"{name}: {number(line[0])} (AttnLRP) to {number(line[-1])} (CP-LRP)")
         axes.set_title(name, fontsize=9)
     figure.supylabel("mean r with LOO", fontsize=9)

@@ -23,7 +23,6 @@ from lrp_companion.sources import load_dataset
 from lrp_companion.widgets.outlier_scene import OutlierScene
 
 MODEL = "companion"
-ONE_TOKEN = "I laughed once, when the projector broke down."
 EXAMPLES = (
     "There is not a dull minute in the whole voyage.",
     "I would not watch this puppet opera again.",
@@ -32,6 +31,7 @@ EXAMPLES = (
     "The plot is a tedious string of coincidences.",
 )
 """Embedded reviews that were picked: the first is for CP-LRP, the second for AttnLRP."""
+ONE_TOKEN = EXAMPLES[-1]
 
 
 @lru_cache

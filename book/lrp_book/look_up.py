@@ -65,7 +65,7 @@ READINGS = {
     "Divided by sums (as in the paper)": Reading("word+position", "all", "all", "sum-to-one"),
     "Words only": Reading("word", "no-special", "words"),
     "All tokens, positions": Reading("word+position", "all", "all"),
-    "The same without [CLS]": Reading("word+position", "", "no [CLS]"),
+    "Tokens but [CLS], positions": Reading("word+position", "", "no [CLS]"),
     "Divided, without [CLS]": Reading("word+position", "", "no [CLS]", "sum-to-one"),
 }
 """What is counted, by the title of its tab; the first is open."""
@@ -287,7 +287,7 @@ def page(kept: Records) -> list[str]:
     for data in DATA:
         named = "SST-2" if data == "SST" else "IMDB"
         out += [f"(look-up-2-{data.lower()})=", f"## Table 2: {named}", ""]
-        out += ["The paper divides maps by their sums and does not say what counts: one number in all tabs."]
+        out += ["The paper has one number for each method, of maps divided by their sums; it does not say which tokens count. So its column is the same in every tab."]
         if data == "IMDB":
             n = len(real.part(f"{kept.folder}/base", real.REVIEWS)["example"])
             out += [f"MPNet here is one training, on {n} reviews."]

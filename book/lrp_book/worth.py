@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 from lrp_companion.checks import InputError, choose
-from lrp_companion.metrics.faithfulness import pearson
+from lrp_companion.metrics.faithfulness import CORRELATIONS
 from lrp_companion.runs.labelled import r_with_loo
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import TOKEN_CHOICES, Protocol
@@ -32,15 +32,21 @@ REMOVALS = {
 }
 
 
-def correlations(a: Sequence[np.ndarray], b: Sequence[np.ndarray], kept: Sequence[np.ndarray]) -> np.ndarray:
-    """Pearson's r of two maps on each example, over the tokens that are kept, (n,).
+def correlations(
+    a: Sequence[np.ndarray],
+    b: Sequence[np.ndarray],
+    kept: Sequence[np.ndarray],
+    *,
+    statistic: str = "pearson",
+) -> np.ndarray:
+    """r of two maps on each example, over the tokens that are kept, (n,).
 
     NaN where fewer than two tokens are kept or a map is constant or undefined.
     """
     out = np.full(len(a), np.nan)
     for k, (x, y, keep) in enumerate(zip(a, b, kept, strict=True)):
         if keep.sum() > 1 and np.isfinite(x[keep]).all() and np.isfinite(y[keep]).all():
-            out[k] = pearson(x[keep], y[keep])
+            out[k] = CORRELATIONS[statistic](x[keep], y[keep])
     return out
 
 
@@ -85,7 +91,12 @@ def shared_examples(run: TextRun, other: TextRun) -> tuple[np.ndarray, np.ndarra
 
 
 def other_loo(
-    run: TextRun, other: TextRun, maps: Sequence[np.ndarray] | None = None, *, tokens: str = "no-special"
+    run: TextRun,
+    other: TextRun,
+    maps: Sequence[np.ndarray] | None = None,
+    *,
+    tokens: str = "no-special",
+    statistic: str = "pearson",
 ) -> np.ndarray:
     """r of a map (T,) of each example of `run`, or of its LOO, with LOO of another run, (n,).
 
@@ -96,12 +107,13 @@ def other_loo(
     here, there = here[same], there[same]
     mine, theirs, kept = maps or run.loo(), other.loo(), kept_tokens(run, tokens)
     out = np.full(run.n, np.nan)
-    out[here] = correlations([mine[k] for k in here], [theirs[k] for k in there], [kept[k] for k in here])
+    chosen = [mine[k] for k in here], [theirs[k] for k in there], [kept[k] for k in here]
+    out[here] = correlations(*chosen, statistic=statistic)
     return out
 
 
 def worth(
-    run: TextRun, others: Sequence[TextRun], methods: Sequence[str] = METHODS, *, tokens: str = "no-special"
+    run: TextRun, others: Sequence[TextRun], methods: Sequence[str] = METHODS, **read: str
 ) -> xr.DataArray:
     """What r of each method is worth beside other trainings: axes explainer, what and example.
 
@@ -115,14 +127,15 @@ def worth(
     ----------
     run : a run with --keep-maps.
     others : runs of other trainings.
+    read : `tokens`, "no-special" unless told, and `statistic`, "pearson" unless told.
     """
     if not others:
         hint = "pass the runs of other trainings"
         raise InputError("worth", got="no other run", expected="at least one", hint=hint)
-    own = r_with_loo(run, list(methods), **vars(Protocol(tokens=tokens))).values
-    between = np.stack([other_loo(run, other, tokens=tokens) for other in others])[:, None]
+    own = r_with_loo(run, list(methods), **vars(Protocol(**{"tokens": "no-special"} | read))).values
+    between = np.stack([other_loo(run, other, None, **read) for other in others])[:, None]
     maps = [run.maps(method) for method in methods]
-    theirs = np.stack([[other_loo(run, other, of, tokens=tokens) for of in maps] for other in others])
+    theirs = np.stack([[other_loo(run, other, of, **read) for of in maps] for other in others])
     partial, theirs = _known_mean(partial_r(own, theirs, between)), _known_mean(theirs)
     ceiling = np.broadcast_to(_known_mean(between), own.shape)
     columns = [own, theirs, own - theirs, partial, ceiling, own - ceiling]
@@ -138,7 +151,7 @@ def _known_mean(columns: np.ndarray) -> np.ndarray:
 
 
 def worth_over_trainings(
-    runs: Sequence[TextRun], methods: Sequence[str] = METHODS, *, tokens: str = "no-special"
+    runs: Sequence[TextRun], methods: Sequence[str] = METHODS, **read: str
 ) -> xr.DataArray:
     """`worth` of every training of one model beside all others: axes training, explainer, what and example.
 
@@ -151,5 +164,5 @@ def worth_over_trainings(
         got = f"runs of other examples: {', '.join(run.name for run in runs)}"
         hint = "take a pair apart with worth"
         raise InputError("worth_over_trainings", got=got, expected="the same examples", hint=hint)
-    each = [worth(run, [one for one in runs if one is not run], methods, tokens=tokens) for run in runs]
+    each = [worth(run, [one for one in runs if one is not run], methods, **read) for run in runs]
     return xr.concat(each, "training").assign_coords(training=[run.name for run in runs])

@@ -184,7 +184,7 @@ def terminal_table(attribution: Attribution, *, colour: bool = True, width: int 
     >>> print(terminal_table(record, colour=False, width=40))
     [CLS]   -0.100        ▐█████│
     fine    +0.200              │███████████
-    sum     +0.100   of logit 2.500
+    sum     +0.100   logit 2.500
     """
     digits = decimals(attribution.scores)
     tokens = [_cut(visible(token), TOKEN_WIDTH) for token in attribution.pieces]
@@ -204,8 +204,10 @@ def terminal_table(attribution: Attribution, *, colour: bool = True, width: int 
             left, right = _coloured(left, 39), _coloured(right, 208)
         lines.append(f"{name}   {score:>{second}}   {left}│{right}".rstrip())
     against = attribution.choices.get("contrast")  # then the scores explain a difference of two logits
-    less = "" if against is None else f" less that of {visible(quoted(against))}"
-    lines.append(f"{'sum':<{first}}   {total:>{second}}   of logit {attribution.logit:.3f}{less}")
+    said = f"logit {attribution.logit:.3f}"
+    if against is not None:
+        said = f"explained: {said} minus that of {visible(quoted(against))}"
+    lines.append(f"{'sum':<{first}}   {total:>{second}}   {said}")
     return "\n".join(lines)
 
 

@@ -677,7 +677,8 @@ function followAddress(model, { name, keys }, accept, link) {
   };
   const address = () => {
     const changed = keys.filter((key) => !alike(model.get(key), start[key]));
-    const text = (/** @type {string} */ key) => encodeURIComponent(toAddress(model.get(key)));
+    const text = (/** @type {string} */ key) =>
+      encodeURIComponent(toAddress(model.get(key))).replace(/\.$/, "%2E"); // which programs cut off a link
     const pieces = changed.map((key) => `${name}.${key}=${text(key).replaceAll("%2C", ",")}`);
     return joinAddress(location.hash.slice(1), name, pieces);
   };

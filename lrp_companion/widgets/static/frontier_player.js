@@ -157,7 +157,7 @@ function gridOf({ x, y, rungs, marks }) {
 }
 
 /**
- * The names right of the lines, each with the r at the line's end.
+ * The names right of the lines.
  * @param {Ways} ways
  * @param {View} view
  * @param {(r: number) => number} y
@@ -166,14 +166,14 @@ function gridOf({ x, y, rungs, marks }) {
 function endsOf(ways, { text, way, tokens }, y) {
   const ends = Object.keys(ways).map((name) => {
     const r = text.ways[name].r[tokens].at(-1) ?? null;
-    return { name, r, at: r === null ? BOX.bottom : y(r) };
+    return { name, at: r === null ? BOX.bottom : y(r) };
   });
-  return spreadLabels(ends, 16, BOX.top, BOX.bottom).flatMap(({ name, r, at }) => {
+  return spreadLabels(ends, 16, BOX.top, BOX.bottom).flatMap(({ name, at }) => {
     const kind = `lrp-frontier-line lrp-frontier-${name} ${name === way ? "lrp-frontier-on" : ""}`;
     const place = { x: BOX.right + 27, y: at + 4, class: name === way ? "lrp-frontier-name" : "" };
     return [
       svg("path", { d: `M${BOX.right + 5} ${at}h18`, class: kind }),
-      svg("text", place, `${ways[name].label} ${say(r ?? NaN)}`),
+      svg("text", place, ways[name].label),
     ];
   });
 }

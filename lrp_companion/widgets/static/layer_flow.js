@@ -154,7 +154,7 @@ function panel({ methods, levels, texts }, method, go) {
       item.classList.toggle("lrp-special", text.special[i]);
       item.classList.toggle("lrp-differs", marked.includes(i));
     });
-    const total = `${sayTidy(sum(scores), 2)} in all, of a logit of ${say(text.logit)}`;
+    const total = `adds up to ${sayTidy(sum(scores), 2)}; the logit is ${say(text.logit)}`;
     line.textContent = total;
     r.textContent = text.loo ? `r with LOO ${say(agreement)}` : "";
     return `${methods[method]}: ${total} ${r.textContent}`;

@@ -71,7 +71,7 @@ function engineFrom(folder) {
 function loader({ folder, name, fetched, memory }, ready) {
   const before = obstacle(window, memory), cost = `${megabytes(fetched)} to load`;
   const text = `The model “${name}” runs in this page: ${cost}, about ${megabytes(memory)} of memory. ` +
-    "What you type stays here.";
+    "What you type stays here, and in links that you copy.";
   const line = h("p", { role: "status", class: "lrp-load-line" }, before.line);
   const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Loading the model" });
   let control = new AbortController();
