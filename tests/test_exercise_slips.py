@@ -218,7 +218,7 @@ sum-to-one: maps / maps.sum(1, keepdims=True) ** 2  # In each row
 mean-pair-r: np.corrcoef(maps[0], maps[-1])[0, 1]  # put in another order
 shifted-words: right(word, g[::-1], c)  # g in reverse order
 shifted-words: right(word, g * len(g), c)[::-1].cumsum()[::-1]  # have nothing to do with it
-shifted-logits: right(z, v, c) / np.exp(z) * np.exp(z).sum()  # divided by a result on the way
+shifted-logits: right(z, v, c) / soft(z)  # divided by a result on the way
 """,
     re.MULTILINE,
 )
@@ -227,7 +227,7 @@ shifted-logits: right(z, v, c) / np.exp(z) * np.exp(z).sum()  # divided by a res
 @pytest.mark.parametrize(("name", "answer", "says"), ANSWERS)
 def test_a_kind_of_wrong_answer_is_told_for_any_exercise(name: str, answer: str, says: str) -> None:
     one = EXERCISES[name]
-    scope = {"np": np, "right": compiled(one.solution)}
+    scope = {"np": np, "soft": soft, "right": compiled(one.solution)}
     result = check(name, eval(f"lambda {', '.join(one.arguments)}: {answer}", scope))
     assert not result and re.search(says, result.message), result
 

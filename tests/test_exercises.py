@@ -107,6 +107,11 @@ def pair_r(maps: np.ndarray) -> np.ndarray:
     return np.corrcoef(maps)[np.triu_indices(len(maps), 1)]
 
 
+def package_shares(grouping: Any) -> Any:
+    """The package's products have two factors or more."""
+    return [1.0] if grouping == 0 else product.shares(grouping)
+
+
 def package_shapley(game: np.ndarray) -> np.ndarray:
     """By what each set gives that none of its parts does, shared out (chapter 7)."""
     sets = list(itertools.product((0, 1), repeat=game.ndim))
@@ -125,7 +130,7 @@ def package_on_top(scores: np.ndarray, planted: np.ndarray) -> float:
 
 PACKAGE: dict[str, Function] = {
     "product-rule": lambda a, b, r: tuple(zip(*[(Fraction(x) / 2, Fraction(x) / 2) for x in r], strict=True)),
-    "grouped-product": lambda grouping: product.shares(grouping),
+    "grouped-product": lambda grouping: package_shares(grouping),
     "product-loo": lambda values: product.Product(values).loo(),
     "epsilon-rule": package_epsilon,
     "residual-rule": package_residual,
@@ -149,7 +154,7 @@ PACKAGE: dict[str, Function] = {
     "shapley-values": package_shapley,
     "planted-on-top": package_on_top,
     "answer-map": lambda maps: np.nansum(maps, 0)[: maps.shape[1] - len(maps)],
-    "shifted-logits": lambda z, v, c: c / 2 * SoftmaxStep(z, v).attention * (v - soft(z) @ v),
+    "shifted-logits": lambda z, v, c: c / 2 * SoftmaxStep(z - z.mean(), v).attention * (v - soft(z) @ v),
     "sum-to-one": lambda maps: [faithfulness.normalise(row, "sum-to-one") for row in maps],
 }
 
@@ -202,8 +207,8 @@ product-rule: [x * relevance for x in (b, a)]  # gradient times R
 product-rule: (relevance,) * 3  # returned 3 things; expected 2: R_a, R_b
 grouped-product: list(dict(sorted(halves(grouping).items())).values())  # parts gives thirds
 grouped-product: [1 / len(halves(grouping))] * len(halves(grouping))  # flat product
-grouped-product: [float(product.shares(grouping)[k]) for k in halves(grouping)]  # reading order
-grouped-product: product.shares(grouping)[::-1]  # reverse order
+grouped-product: [float(package_shares(grouping)[k]) for k in halves(grouping)]  # reading order
+grouped-product: package_shares(grouping)[::-1]  # reverse order
 product-loo: values.prod() - values.prod() / values  # as if it were 1|NaN in 1 of 3 .*division by zero
 product-loo: [values.prod() * (1 - 1 / x) if x else -12.0 for x in values]  # as if it were 1
 product-loo: np.full(len(values), -np.prod(values))  # sign is reversed
