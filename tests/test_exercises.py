@@ -40,6 +40,10 @@ def t(x: Any) -> torch.Tensor:
     return torch.as_tensor(x)
 
 
+def row_sums(e: np.ndarray) -> np.ndarray:
+    return e.sum(-1, keepdims=True)
+
+
 def norm_sd(x: np.ndarray, small: float) -> np.ndarray:
     return np.sqrt(x.var(-1, keepdims=True) + small)
 
@@ -362,6 +366,14 @@ LUCKY: list[tuple[str, Function]] = [
     ("attention-values", lambda g, z, v: (np.exp(z) / np.exp(z).sum(-1, keepdims=True)).T @ g),
     ("detached-attention", lambda z, v: (z.exp() / z.exp().sum(-1, keepdim=True)).detach() @ v),
     ("grouped-product", lambda grouping: SEEN[repr(grouping)]),
+    ("grouped-product", lambda grouping: product.shares(tuple(grouping))),
+    ("gated-rule", lambda g, z, u: [k * np.exp(z) / (1 + np.exp(z)) * g / 2 for k in (u, z)]),
+    (
+        "softmax-rule",
+        lambda g, z: rules.softmax(t(g), t(np.exp(z - z.max()) / row_sums(np.exp(z - z.max())))),
+    ),
+    ("attention-values", lambda g, z, v: (np.exp(z - z.max()) / row_sums(np.exp(z - z.max()))).T @ g),
+    ("shifted-logits", lambda z, v, c: np.exp(z) / sum(np.exp(z)) * c / 2 * (v - soft(z) @ v)),
 ]
 SEEN = {
     "((0, 1), 2)": [1 / 4, 1 / 4, 1 / 2],

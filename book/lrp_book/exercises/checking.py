@@ -239,7 +239,7 @@ def _explain(asked: Asked, slips: list[tuple[str, Answers]]) -> str:
         for name, a, b in zip(exercise.parts, got, wanted, strict=True):
             if a.shape != b.shape:
                 inputs = f"inputs {case.label} ({_shapes(exercise, case)})"
-                return first_told((memory,), asked) or _wrong_shape(a, b, name, inputs)
+                return first_told((memory,), asked).rstrip() or _wrong_shape(a, b, name, inputs)
     if (times := factor(given, expected, tolerance)) is not None:
         told = f"Every number is {times:g} times what it should be: a constant factor is wrong."
         return _FACTORS.get(times, told)
@@ -298,10 +298,9 @@ def _not_finite(asked: Asked) -> str:
     for case, *answers in zip(asked.cases, asked.given, asked.expected, strict=True):
         for name, a, b in zip(asked.exercise.parts, *answers, strict=True):
             if bad := int((~np.isfinite(a) & np.isfinite(b)).sum()):
-                told = (
-                    f"Got {'NaN' if np.isnan(a).any() else 'infinity'} in {bad} of {a.size} places of {name}"
-                )
-                return f"{told} on inputs {case.label}: {_cause(asked, case)}."
+                got = "NaN" if np.isnan(a).any() else "infinity"
+                told = f"Got {got} in {bad} of {a.size} places of {name} on inputs {case.label}"
+                return f"{told}: {_cause(asked, case)}."
             if (np.isnan(b) & ~np.isnan(a)).any():
                 told = f"Got a number for {name} on inputs {case.label}"
                 return f"{told}, where it is undefined: return NaN there."
@@ -313,9 +312,8 @@ def _cause(asked: Asked, case: Case) -> str:
     with warnings.catch_warnings(record=True) as heard, contextlib.suppress(Exception):
         warnings.simplefilter("always")
         asked.call(case.inputs)
-    causes = (_CAUSES[said] for said in map(str, (one.message for one in heard)) if said in _CAUSES)
-    cause = next(causes, "")
-    return f"there is {cause}" if cause else "look for a division by zero or an exponential that overflows"
+    known = [_CAUSES[said] for one in heard if (said := str(one.message)) in _CAUSES]
+    return f"there is {known[0]}" if known else "look for a division by zero or an exponential that overflows"
 
 
 def _where(exercise: Exercise, rows: list[tuple[Case, Answer, Answer]], tolerance: float) -> str:
