@@ -192,6 +192,7 @@ product-loo: np.prod(values) * (np.arange(len(values)) + 2)  # put in another or
 detached-attention: z.softmax(-1).detach() @ v + z.sum() - z.sum().detach()  # 0 everywhere for the gradient
 epsilon-rule: right(relevance, abs(x), weight, bias, eps)  # right with absolute values in place of x\.
 residual-rule: right(relevance, branch, x, eps)  # swapped
+epsilon-rule: right(relevance, x, weight, bias, eps / 2)  # ^All is right where eps is 0
 residual-rule: right(relevance, x, branch, eps + eps**2)  # All is right where eps is 0
 gated-rule: (right(g_y, z, u)[0], 3 * right(g_y, z, u)[1])  # g_u is 3 times
 product-rule: (relevance / 2 / a, relevance / 2 / b)  # R_a \(divided by a\) and R_b \(divided by b\)

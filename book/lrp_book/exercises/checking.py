@@ -246,7 +246,8 @@ def _explain(asked: Asked, slips: list[tuple[str, Answers]]) -> str:
     where = _where(exercise, rows, tolerance)
     if len(asked.parts) < len(exercise.parts) and (told := first_told((factor_by_size,), asked)):
         return told + where
-    for says, wrong in slips:
+    somewhere_right = any(same(a, b, tolerance) and any(map(np.any, b)) for a, b in asked.rows)
+    for says, wrong in slips if not somewhere_right else ():  # else no factor is wrong
         if (times := factor(given, wrong, tolerance)) is not None:
             besides = _FACTORS.get(times, f"there is a constant factor of {times:g}.")
             return f"Two things at once. {says} Also: {besides}"
