@@ -134,7 +134,7 @@ def package_on_top(scores: np.ndarray, planted: np.ndarray) -> float:
 
 PACKAGE: dict[str, Function] = {
     "product-rule": lambda a, b, r: tuple(zip(*[(Fraction(x) / 2, Fraction(x) / 2) for x in r], strict=True)),
-    "grouped-product": lambda grouping: package_shares(grouping),
+    "grouped-product": package_shares,
     "product-loo": lambda values: product.Product(values).loo(),
     "epsilon-rule": package_epsilon,
     "residual-rule": package_residual,
