@@ -192,6 +192,7 @@ product-loo: np.prod(values) * (np.arange(len(values)) + 2)  # put in another or
 detached-attention: z.softmax(-1).detach() @ v + z.sum() - z.sum().detach()  # 0 everywhere for the gradient
 epsilon-rule: right(relevance, abs(x), weight, bias, eps)  # right with absolute values in place of x\.
 residual-rule: right(relevance, branch, x, eps)  # swapped
+epsilon-rule: right(relevance, x, weight, bias, eps / 2)  # ^All is right where eps is 0
 residual-rule: right(relevance, x, branch, eps + eps**2)  # All is right where eps is 0
 gated-rule: (right(g_y, z, u)[0], 3 * right(g_y, z, u)[1])  # g_u is 3 times
 product-rule: (relevance / 2 / a, relevance / 2 / b)  # R_a \(divided by a\) and R_b \(divided by b\)
@@ -216,9 +217,18 @@ partial-agreement: right(scores, loo, loo**2)  # does not change with other
 agreement: right(scores, loo, special) * (scores.sum() > 0)  # If
 sum-to-one: maps / maps.sum(1, keepdims=True) ** 2  # In each row
 mean-pair-r: np.corrcoef(maps[0], maps[-1])[0, 1]  # put in another order
+product-loo: np.full(len(values), np.exp(np.log(values).sum()))  # there is a logarithm of a negative number
+grouped-product: SEEN.append(1) or np.ones(len(SEEN))  # what does it remember
+product-rule: (0.5 * relevance * (a != 0) * (b != 0),) * 2  # wrong only where a or b has a 0
+gated-rule: (2 * right(g_y, z, u)[0], right(g_y, z, u)[1])  # Every number of g_z is 2 times
+least-shift: right(abs(relevance), g)  # absolute values in place of relevance
+without-each: right(scores.argsort().argsort(), loo.argsort().argsort())  # only the order of scores
+agreement: right(scores.argsort().argsort(), loo.argsort().argsort(), special)  # order.*Also: Got a number
+shapley-values: right(game) / right(game).sum()  # doubles, too; yours stays as it is
+attention-values: right(g_o * (np.arange(len(z)) == len(z) - 1)[:, None], z, v)  # all but the last row of g_o
 shifted-words: right(word, g[::-1], c)  # g in reverse order
 shifted-words: right(word, g * len(g), c)[::-1].cumsum()[::-1]  # have nothing to do with it
-shifted-logits: right(z, v, c) / np.exp(z) * np.exp(z).sum()  # divided by a result on the way
+shifted-logits: right(z, v, c) / soft(z)  # divided by a result on the way
 """,
     re.MULTILINE,
 )
@@ -227,7 +237,7 @@ shifted-logits: right(z, v, c) / np.exp(z) * np.exp(z).sum()  # divided by a res
 @pytest.mark.parametrize(("name", "answer", "says"), ANSWERS)
 def test_a_kind_of_wrong_answer_is_told_for_any_exercise(name: str, answer: str, says: str) -> None:
     one = EXERCISES[name]
-    scope = {"np": np, "right": compiled(one.solution)}
+    scope = {"np": np, "soft": soft, "SEEN": [], "right": compiled(one.solution)}
     result = check(name, eval(f"lambda {', '.join(one.arguments)}: {answer}", scope))
     assert not result and re.search(says, result.message), result
 

@@ -40,6 +40,10 @@ def t(x: Any) -> torch.Tensor:
     return torch.as_tensor(x)
 
 
+def row_sums(e: np.ndarray) -> np.ndarray:
+    return e.sum(-1, keepdims=True)
+
+
 def norm_sd(x: np.ndarray, small: float) -> np.ndarray:
     return np.sqrt(x.var(-1, keepdims=True) + small)
 
@@ -107,6 +111,11 @@ def pair_r(maps: np.ndarray) -> np.ndarray:
     return np.corrcoef(maps)[np.triu_indices(len(maps), 1)]
 
 
+def package_shares(grouping: Any) -> Any:
+    """The package's products have two factors or more."""
+    return [1.0] if grouping == 0 else product.shares(grouping)
+
+
 def package_shapley(game: np.ndarray) -> np.ndarray:
     """By what each set gives that none of its parts does, shared out (chapter 7)."""
     sets = list(itertools.product((0, 1), repeat=game.ndim))
@@ -125,7 +134,7 @@ def package_on_top(scores: np.ndarray, planted: np.ndarray) -> float:
 
 PACKAGE: dict[str, Function] = {
     "product-rule": lambda a, b, r: tuple(zip(*[(Fraction(x) / 2, Fraction(x) / 2) for x in r], strict=True)),
-    "grouped-product": lambda grouping: product.shares(grouping),
+    "grouped-product": package_shares,
     "product-loo": lambda values: product.Product(values).loo(),
     "epsilon-rule": package_epsilon,
     "residual-rule": package_residual,
@@ -149,7 +158,7 @@ PACKAGE: dict[str, Function] = {
     "shapley-values": package_shapley,
     "planted-on-top": package_on_top,
     "answer-map": lambda maps: np.nansum(maps, 0)[: maps.shape[1] - len(maps)],
-    "shifted-logits": lambda z, v, c: c / 2 * SoftmaxStep(z, v).attention * (v - soft(z) @ v),
+    "shifted-logits": lambda z, v, c: c / 2 * SoftmaxStep(z - z.mean(), v).attention * (v - soft(z) @ v),
     "sum-to-one": lambda maps: [faithfulness.normalise(row, "sum-to-one") for row in maps],
 }
 
@@ -202,8 +211,8 @@ product-rule: [x * relevance for x in (b, a)]  # gradient times R
 product-rule: (relevance,) * 3  # returned 3 things; expected 2: R_a, R_b
 grouped-product: list(dict(sorted(halves(grouping).items())).values())  # parts gives thirds
 grouped-product: [1 / len(halves(grouping))] * len(halves(grouping))  # flat product
-grouped-product: [float(product.shares(grouping)[k]) for k in halves(grouping)]  # reading order
-grouped-product: product.shares(grouping)[::-1]  # reverse order
+grouped-product: [float(package_shares(grouping)[k]) for k in halves(grouping)]  # reading order
+grouped-product: package_shares(grouping)[::-1]  # reverse order
 product-loo: values.prod() - values.prod() / values  # as if it were 1|NaN in 1 of 3 .*division by zero
 product-loo: [values.prod() * (1 - 1 / x) if x else -12.0 for x in values]  # as if it were 1
 product-loo: np.full(len(values), -np.prod(values))  # sign is reversed
@@ -357,6 +366,14 @@ LUCKY: list[tuple[str, Function]] = [
     ("attention-values", lambda g, z, v: (np.exp(z) / np.exp(z).sum(-1, keepdims=True)).T @ g),
     ("detached-attention", lambda z, v: (z.exp() / z.exp().sum(-1, keepdim=True)).detach() @ v),
     ("grouped-product", lambda grouping: SEEN[repr(grouping)]),
+    ("grouped-product", lambda grouping: product.shares(tuple(grouping))),
+    ("gated-rule", lambda g, z, u: [k * np.exp(z) / (1 + np.exp(z)) * g / 2 for k in (u, z)]),
+    (
+        "softmax-rule",
+        lambda g, z: rules.softmax(t(g), t(np.exp(z - z.max()) / row_sums(np.exp(z - z.max())))),
+    ),
+    ("attention-values", lambda g, z, v: (np.exp(z - z.max()) / row_sums(np.exp(z - z.max()))).T @ g),
+    ("shifted-logits", lambda z, v, c: np.exp(z) / sum(np.exp(z)) * c / 2 * (v - soft(z) @ v)),
 ]
 SEEN = {
     "((0, 1), 2)": [1 / 4, 1 / 4, 1 / 2],

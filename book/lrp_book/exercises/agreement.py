@@ -102,6 +102,8 @@ return np.argsort(-scores, kind="stable")[~special]
 # The mask is put on the sorted order: it belongs to the tokens in reading order. Leave them out first.
 return np.argsort(-scores * ~special, kind="stable")[: len(words)]
 # Special tokens get the score 0 and take places in the order: leave them out first.
+(~special) -> (~special & (scores > 0))
+# Words without a positive score are left out. MoRF removes them, too, after the others.
 ## hints
 Which tokens may be removed at all, and which of two equal ones goes first?
 Sort the words alone, from large to small, by a sort that leaves equal scores as they stand (a stable one),
@@ -152,6 +154,7 @@ return ((logits[1:] + logits[:-1]) / 2).mean()
 return logits.sum() / (len(logits) - 1)  # You divide by K, but f_0 is still in the sum: leave it out.
 return logits[1:-1].sum() / (len(logits) - 1)
 # The last logit, f_K, is missing in the sum: does a range end one too early?
+return (1 / (1 + np.exp(-logits[1:]))).mean()  # These are probabilities: take the mean of the logits.
 return np.median(logits[1:])  # This is the median: take the mean.
 ## hints
 How many entries count?
@@ -277,6 +280,8 @@ def mean_pair_r(maps):
 ## slips
 [above] ->
 # Each training is paired with itself, too: these r are 1 and raise the mean. Leave the diagonal out.
+(len(maps), 1) -> (len(maps))
+# The upper triangle has the diagonal in it, where r is 1: start above it, with k = 1.
 maps -> maps.T  # The correlations are those of tokens: a training is a row, correlate rows.
 [above] -> .diagonal(1)  # Only neighbouring rows are paired: every training goes with every other.
 [above] -> [0, 1:]  # Only pairs with the first training are in your mean: take all pairs.

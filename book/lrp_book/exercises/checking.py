@@ -6,10 +6,11 @@ import contextlib
 import copy
 import html
 import importlib
+import io
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -31,9 +32,9 @@ from lrp_book.exercises.comparing import (
     near,
     same,
 )
-from lrp_book.exercises.kinds import FINDERS, PLACES, Asked, first_told
+from lrp_book.exercises.kinds import FINDERS, PLACES, WHOLE_PARTS, Asked, factor_by_size, first_told
 from lrp_book.exercises.near_misses import WHOLE, near_misses
-from lrp_book.exercises.properties import broken_property
+from lrp_book.exercises.properties import broken_property, memory
 
 SEED, SEEDS = 0, 4  # the first seed, and how many are drawn from
 PATIENCE = 5.0  # seconds in which a wrong function is called again, to find out what is wrong
@@ -44,6 +45,14 @@ _FACTORS = {
     0.25: "Every number is a quarter of what it should be: halved twice too often.",
     -1.0: "Every number has the other sign: a minus was dropped, or a difference reversed.",
 }
+_CAUSES = {
+    "overflow encountered in exp": "an exponential overflows",
+    "divide by zero encountered in log": "a logarithm of 0",
+    "invalid value encountered in log": "a logarithm of a negative number",
+    "invalid value encountered in sqrt": "a root of a negative number",
+    "Mean of empty slice.": "a mean of no numbers",
+}
+"""What NumPy says of a result that is not finite, in other words."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,12 @@ class _Told(Exception):
 
 def examine(exercise: Exercise, function: Function, *, torch: bool = False, seed: int = SEED) -> Result:
     """Run a function on the cases of several seeds and say what is likely wrong with it."""
+    with np.errstate(all="warn"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _examine(exercise, function, torch=torch, seed=seed)
+
+
+def _examine(exercise: Exercise, function: Function, *, torch: bool, seed: int) -> Result:
     drawn, expected = _right(exercise, seed)
     cases = copy.deepcopy(drawn)  # for whoever changes its inputs
     try:
@@ -90,10 +105,13 @@ def examine(exercise: Exercise, function: Function, *, torch: bool = False, seed
         """The reader's function on other inputs, as long as there is time; a failure is not told."""
         if time.monotonic() > until:
             raise TimeoutError
-        return _run(exercise, function, Case("", tuple(inputs)), (), torch=torch)
+        with contextlib.redirect_stdout(io.StringIO()):
+            return _run(exercise, function, Case("", tuple(inputs)), (), torch=torch)
 
-    slips = _slips(exercise, seed)
-    return Result(exercise.name, False, _explain(exercise, cases, given, expected, slips, call))
+    narrow = any(a.dtype in (np.float32, np.float16) for answer in given for a in answer)
+    solved = partial(_quietly, exercise, compiled(exercise.solution))
+    asked = Asked(exercise, cases, given, expected, SINGLE if narrow else TOLERANCE, call, solved)
+    return Result(exercise.name, False, _explain(asked, _slips(exercise, seed)))
 
 
 @lru_cache(maxsize=8)
@@ -118,7 +136,7 @@ def variant(exercise: Exercise, function: Function, cases: list[Case]) -> Answer
 def _quietly(exercise: Exercise, function: Function, inputs: Sequence[Any]) -> Answer:
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return _plain(_called(exercise, function, inputs), exercise)
+        return _plain(_called(exercise, function, inputs), exercise, inputs)
 
 
 def _called(exercise: Exercise, function: Function, inputs: Sequence[Any]) -> Any:
@@ -130,9 +148,7 @@ def _run(exercise: Exercise, function: Function, case: Case, wanted: Answer, *, 
     inputs = copy.deepcopy(case.inputs)
     wants_tensors = torch and not exercise.autograd  # which makes its tensors itself
     try:
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            answer = _called(exercise, function, [_tensor(x) if wants_tensors else x for x in inputs])
+        answer = _called(exercise, function, [_tensor(x) if wants_tensors else x for x in inputs])
     except NotImplementedError:
         raise _Told("There is still a gap: write the function's body.") from None
     except _Told:
@@ -146,7 +162,7 @@ def _run(exercise: Exercise, function: Function, case: Case, wanted: Answer, *, 
             told = f"Your function changes its argument {name} in place: "
             raise _Told(f"{told}work on a copy, for example with {name} = {name}.copy().")
     try:
-        return _plain(answer, exercise)
+        return _plain(answer, exercise, case.inputs)
     except _Told as told:
         raise _Told(f"{told} (On inputs {case.label}: {_shapes(exercise, case)}.)") from None
 
@@ -173,11 +189,13 @@ def _shapes(exercise: Exercise, case: Case) -> str:
     return ", ".join(f"{k} {x.shape}" if isinstance(x, np.ndarray) else f"{k} = {x}" for k, x in pairs)
 
 
-def _plain(answer: Any, exercise: Exercise) -> Answer:
+def _plain(answer: Any, exercise: Exercise, inputs: Sequence[Any]) -> Answer:
     """The answer as arrays, one per part."""
     if answer is None:
         raise _Told("Your function returned None: is there a return at its end?")
     count, several = len(exercise.parts), isinstance(answer, (tuple, list))
+    if count > 1 and not several:  # results of one shape may come as one array
+        several = np.shape(answer) == (count, *np.shape(inputs[0]))
     values: Sequence[Any] = (answer,) if count == 1 else answer if several else ()
     if len(values) != count:
         got = f"{len(answer)} things" if several else f"one {type(answer).__name__}"
@@ -205,16 +223,9 @@ def _array(value: Any, name: str, *, whole: bool) -> np.ndarray:
     return out
 
 
-def _explain(
-    exercise: Exercise,
-    cases: list[Case],
-    given: Answers,
-    expected: Answers,
-    slips: list[tuple[str, Answers]],
-    call: Callable[[Any], Answer],
-) -> str:
+def _explain(asked: Asked, slips: list[tuple[str, Answers]]) -> str:
+    exercise, given, expected, tolerance = asked.exercise, asked.given, asked.expected, asked.tolerance
     narrow = [a.dtype for answer in given for a in answer if a.dtype in (np.float32, np.float16)]
-    tolerance = SINGLE if narrow else TOLERANCE
     if narrow and all_same(given, expected, tolerance):
         told = f"The formula is right, but the result is {narrow[0]}"
         return f"{told}: the inputs are float64, keep that precision."
@@ -223,38 +234,36 @@ def _explain(
             return says
     if len(exercise.parts) == 2 and all_same([(b, a) for a, b in given], expected, tolerance):
         return f"The two results are swapped: return {exercise.parts[0]} first."
-    rows = list(zip(cases, given, expected, strict=True))
+    rows = list(zip(asked.cases, given, expected, strict=True))
     for case, got, wanted in rows:
         for name, a, b in zip(exercise.parts, got, wanted, strict=True):
             if a.shape != b.shape:
-                return _wrong_shape(a, b, name, f"inputs {case.label} ({_shapes(exercise, case)})")
+                inputs = f"inputs {case.label} ({_shapes(exercise, case)})"
+                return first_told((memory,), asked).rstrip() or _wrong_shape(a, b, name, inputs)
     if (times := factor(given, expected, tolerance)) is not None:
         told = f"Every number is {times:g} times what it should be: a constant factor is wrong."
         return _FACTORS.get(times, told)
-    for says, wrong in slips:
+    where = _where(exercise, rows, tolerance)
+    if len(asked.parts) < len(exercise.parts) and (told := first_told((factor_by_size,), asked)):
+        return told + where
+    somewhere_right = any(same(a, b, tolerance) and any(map(np.any, b)) for a, b in asked.rows)
+    for says, wrong in slips if not somewhere_right else ():  # else no factor is wrong
         if (times := factor(given, wrong, tolerance)) is not None:
             besides = _FACTORS.get(times, f"there is a constant factor of {times:g}.")
             return f"Two things at once. {says} Also: {besides}"
-    solved = partial(_quietly, exercise, compiled(exercise.solution))
-    asked = Asked(exercise, cases, given, expected, tolerance, call, solved)
-    nan = (
-        told
-        for case, got, wanted in rows
-        for name, a, b in zip(exercise.parts, got, wanted, strict=True)
-        if (told := _wrong_nan(a, b, name, f"inputs {case.label}"))
-    )
-    not_finite = next(nan, "")
+    not_finite = _not_finite(asked)
     for says, wrong in slips if not_finite else ():
         if explains(given, wrong, expected, tolerance):
             return f"{says} Also: {not_finite}"
-    entries = np.concatenate([np.ravel(a) for answer in given for a in answer])
-    if not_finite and np.isfinite(entries).mean() < 0.75:  # too little is left to compare
+    pairs = [of for row in asked.rows for of in zip(*row, strict=True)]
+    finite = np.concatenate([np.ravel(np.isfinite(a)) for a, _ in pairs])
+    wrong_too = any((~close(a, b, tolerance) & np.isfinite(a) & np.isfinite(b)).any() for a, b in pairs)
+    if not_finite and (finite.mean() < 0.75 or not wrong_too):  # too little is left to compare
         return not_finite
-    if told := _near_miss(asked) or first_told(FINDERS, asked):
-        return told + _where(exercise, rows, tolerance)
-    if not_finite:
-        return not_finite
-    return (first_told(PLACES, asked) or broken_property(asked)) + _where(exercise, rows, tolerance)
+    if told := first_told(WHOLE_PARTS, asked) or _near_miss(asked) or first_told(FINDERS, asked):
+        return told + where
+    also = f" Also: {not_finite}" if not_finite else ""
+    return (first_told(PLACES, asked) or broken_property(asked)) + where + also
 
 
 def _near_miss(asked: Asked) -> str:
@@ -285,14 +294,27 @@ def _wrong_shape(a: np.ndarray, b: np.ndarray, name: str, inputs: str) -> str:
     return f"{told} Look at which axis is summed over, and at keepdims."
 
 
-def _wrong_nan(a: np.ndarray, b: np.ndarray, name: str, inputs: str) -> str:
-    bad = int((~np.isfinite(a) & np.isfinite(b)).sum())
-    if bad:
-        told = f"Got {'NaN' if np.isnan(a).any() else 'infinity'} in {bad} of {a.size} places of {name}"
-        return f"{told} on {inputs}: look for a division by zero or an exponential that overflows."
-    if (np.isnan(b) & ~np.isnan(a)).any():
-        return f"Got a number for {name} on {inputs}, where it is undefined: return NaN there."
+def _not_finite(asked: Asked) -> str:
+    """The first result that is NaN or infinite and should not be, and why, or the other way round."""
+    for case, *answers in zip(asked.cases, asked.given, asked.expected, strict=True):
+        for name, a, b in zip(asked.exercise.parts, *answers, strict=True):
+            if bad := int((~np.isfinite(a) & np.isfinite(b)).sum()):
+                got = "NaN" if np.isnan(a).any() else "infinity"
+                told = f"Got {got} in {bad} of {a.size} places of {name} on inputs {case.label}"
+                return f"{told}: {_cause(asked, case)}."
+            if (np.isnan(b) & ~np.isnan(a)).any():
+                told = f"Got a number for {name} on inputs {case.label}"
+                return f"{told}, where it is undefined: return NaN there."
     return ""
+
+
+def _cause(asked: Asked, case: Case) -> str:
+    """What NumPy says when the function is called again, in words."""
+    with warnings.catch_warnings(record=True) as heard, contextlib.suppress(Exception):
+        warnings.simplefilter("always")
+        asked.call(case.inputs)
+    known = [_CAUSES[said] for one in heard if (said := str(one.message)) in _CAUSES]
+    return f"there is {known[0]}" if known else "look for a division by zero or an exponential that overflows"
 
 
 def _where(exercise: Exercise, rows: list[tuple[Case, Answer, Answer]], tolerance: float) -> str:

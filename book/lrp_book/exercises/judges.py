@@ -94,6 +94,8 @@ s, g = (np.unique(x, return_inverse=True)[1] for x in (scores, loo)); return np.
 # Equal scores count as one place, so later ranks are too small: three equal ones take up three places.
 return np.corrcoef([np.sign(np.subtract.outer(x, x)).ravel() for x in (scores, loo)])[0, 1]
 # This is Kendall's tau, a count of pairs in the same order. Spearman's r is Pearson's r of ranks.
+s, g = (np.sign(np.subtract.outer(x, x)) for x in (scores, loo)); return (s * g).sum() / (s.size - len(s))
+# This is Kendall's tau, not corrected for equal scores. Spearman's r is Pearson's r of ranks.
 x in (scores, loo) -> x in [np.append(scores, loo)]
 return np.corrcoef(ranks[0].reshape(2, -1))[0, 1]
 # Both maps are ranked in one list: rank each among its own scores.
@@ -148,6 +150,10 @@ return np.diff([game[(1,) * k + (0,) * (game.ndim - k)] for k in range(game.ndim
 # The words come in in one order alone, the reading order: average over all orders.
 np.mean(by_size) -> (by_size[0] + by_size[-1]) / 2
 # Only the first and the last place in an order count for you: average over all numbers of words before.
+out = -> game = game.copy(); game[(0,) * game.ndim] = 0; out =
+# The logit of no words counts as 0 for you: subtract it as it is where a word comes in first.
+np.mean(by_size) -> sum((game.ndim - size) * m for size, m in enumerate(by_size)) / game.ndim
+# A set of s words before it has the weight s! (n - 1 - s)! / n!: you have (n - s)! there.
 np.mean(by_size) -> sum(by_size[1:]) / game.ndim
 # The empty set is left out of the sum: a word can be the first to come in.
 ## hints
@@ -217,6 +223,10 @@ return np.mean([p[np.argsort(-s, kind="stable")[: p.sum()]].all() for s, p in zi
 # By sorting, a tie is decided by the reading order: a tie is not on top.
 least > other -> least > other.max()
 # The largest score of the others is taken over all rows: each row has its own.
+return ((scores * planted).min(1) > (scores * ~planted).max(1)).mean()
+# Times the mask, what does not count is 0 and takes part: put infinity there, of the sign that never decides.
+-np.inf, scores).max -> np.inf, scores).min
+# The least of the others decides for you: the planted words have to be above the largest.
 ## hints
 Which planted word decides whether all are on top, and which of the others?
 The planted one with the least score, and the other one with the largest.
@@ -256,6 +266,8 @@ return maps.sum(axis=0)
 # Where later tokens are NaN the sum is NaN: take the prompt's columns first.
 .sum(axis=1) -> [:, 0]  # This explains the first token of the answer alone: sum over its tokens.
 .sum(axis=1) -> [:, -1]  # This explains the last token of the answer alone: sum over its tokens.
+maps.T[:prompt] -> (maps[:, :prompt] / maps[:, :prompt].sum(1, keepdims=True)).T
+# Each row is divided by its sum first: add the rows as they are.
 [:prompt] -> [-prompt:]
 # The columns at the end are taken: the prompt comes first.
 axis=1 -> axis=0  # You sum over the prompt: one number for each token of the answer. Sum over the answer.
@@ -283,7 +295,7 @@ R_z changes, new minus old.
 of four tokens: n(4), n(4), 2.0
 with equal values: n(5), np.full(5, 1.5), -3.0
 with a negative shift: n(4), n(4), -1.5
-with equal scores: np.full(4, 0.5), n(4), 1.0
+with equal scores near 800: np.full(4, 800.5), n(4), 1.0
 with zeros: np.array([0.0, 1, 0]), np.array([2.0, 0, 0]), 1.5
 of drawn size: n(p), n(p), 2.5
 ## solution
@@ -311,6 +323,7 @@ return c * (relevance - a * relevance.sum()) / (1 - a)
 # This is half of LOO, times c: the derivative of the softmax has no denominator 1 - A.
 c * (relevance -> c * a * (relevance
 # A comes in once too often: R_A holds it already, as R = g A.
+- z.max() ->  # The exponential overflows for large scores: subtract the largest score first.
 ## hints
 Which factors of R_z see the shift, and which do not?
 Only z does: A is the same, so R_A is. The rest is multiplied by z + c in place of z.

@@ -96,9 +96,9 @@ def _softmax(x: Array) -> Array:
     return e / e.sum(axis=-1, keepdims=True)
 
 
-def _first_row(x: Array) -> Array:
+def _one_row(x: Array, place: int) -> Array:
     out = np.zeros_like(x)
-    out[0] = x[0]
+    out[place] = x[place]
     return out
 
 
@@ -107,16 +107,17 @@ INPUTS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("the sign of {} reversed", np.negative),
     ("negative numbers set to 0 in {}", lambda x: np.maximum(x, 0)),
     ("ranks in place of {}", _ranks),
+    ("zeros in place of {}", np.zeros_like),
+    ("ones in place of {}", np.ones_like),
     ("{} divided by its sum", lambda x: x / np.sum(x, axis=-1, keepdims=True)),
     ("the mean of {} subtracted first", lambda x: x - np.mean(x, axis=-1, keepdims=True)),
     ("{} squared", np.square),
     ("{} put through a softmax", _softmax),
-    ("zeros in place of {}", np.zeros_like),
-    ("ones in place of {}", np.ones_like),
     ("{} transposed", lambda x: x.T),
     ("{} in reverse order", lambda x: x[::-1]),
     ("{} sorted", lambda x: np.sort(x, axis=0)),
-    ("all but the first row of {} set to 0", _first_row),
+    ("all but the first row of {} set to 0", lambda x: _one_row(x, 0)),
+    ("all but the last row of {} set to 0", lambda x: _one_row(x, -1)),
     ("{} divided by the root of its width", lambda x: x / np.sqrt(x.shape[-1])),
     ("{} divided by its length", lambda x: x / len(x)),
     ("whole numbers in place of {}", np.round),
@@ -245,7 +246,7 @@ def _factors(asked: Asked, by_row: bool) -> Factors | None:
     for case, p, a, b in asked.arrays():
         for one, wanted in zip(a, b, strict=True) if by_row else [(a, b)]:
             c = _scale(one, wanted, asked.tolerance)
-            if c is None:
+            if not c:  # of zeros nothing is known
                 return None
             if not np.isnan(c):
                 sizes = tuple(getattr(x, "shape", ()) for x in case.inputs)
@@ -266,6 +267,8 @@ def factor_by_size(asked: Asked) -> str:
     if _equal(factors):
         parts = _names([asked.exercise.parts[p] for p in asked.parts])
         return f"Every number of {parts} is {factors[0]:.6g} times what it should be. "
+    if min(factors) < 0:  # no count is
+        return ""
     told = "The formula is right up to a factor that depends on the size of the inputs alone"
     return f"{told}: a sum for a mean, a mean for a sum, or a division by another count. "
 
@@ -418,8 +421,9 @@ def an_input(asked: Asked) -> str:
     return ""
 
 
+WHOLE_PARTS = (always_zero, an_input)
 FINDERS = (
-    always_zero, an_input, factor_by_size, other_inputs, times_an_input, times_a_step,
+    factor_by_size, other_inputs, times_an_input, times_a_step,
     plus_an_input, rounded, factor_by_input, one_term, in_order,
 )  # fmt: skip
 PLACES = (where_an_input_is_0, by_sign, special_inputs, places)

@@ -69,6 +69,7 @@ multiplied from the left: ((0, 1), 2)
 multiplied from the right: (0, (1, (2, 3)))
 with a multiplication of three: ((0, 1, 2), (3, 4))
 with the factors in another order: ((2, 0), 1)
+of one factor: 0
 of twelve factors: tree(rng, rng.permutation(12).tolist())
 of a drawn grouping: tree(rng, rng.permutation(p + 1).tolist())
 ## solution

@@ -59,6 +59,8 @@ z + eps -> 2 * z + eps
 z < 0 -> z <= 0  # Where z is 0 epsilon counts as negative: its sign is plus there.
 z + eps * np.where(z < 0, -1, 1) -> 1 + eps / np.where(z == 0, 1e-300, abs(z))
 # This is x times g carried back, with R taken for g: R is shared out by x_i W_ji / z_j.
+c = np.maximum(weight * x, 0); z = c.sum(1) + np.maximum(bias, 0) + eps; return (c.T * relevance / z).sum(1)
+# Only positive contributions count for you (the z+ rule). In Eq. (1) all do, each with its sign.
 ## hints
 Input i contributes x_i W_ji to output j. What fraction of z_j is that?
 Eq. (1) gives R_i as a sum over j of that fraction times R_j. The bias is in z_j, and epsilon takes the sign
@@ -114,6 +116,7 @@ branch * part -> relevance
 z < 0 -> z <= 0  # Where z is 0 epsilon counts as negative: its sign is plus there.
 return z * part, z * part
 # Both summands get all that epsilon leaves. That is right for g; relevance is shared by contribution.
+return part, part  # This is R / z, which is g: relevance is g times x, and g times the branch.
 ## hints
 Which weights does a sum have as a linear map?
 With unit weights each summand's fraction of z is x / z, and epsilon damps both alike.
@@ -208,7 +211,7 @@ np.abs(o) / (np.abs(o) + eps / 2) * g_o -> g_o
 return g @ v.T, a.T @ g
 # This is the plain gradient. A half is missing for each factor, and the stabiliser.
 np.abs(o) -> o
-# The stabiliser has no sign: with eps added to a negative z the division can blow up. Add eps * sign(z).
+# The stabiliser has no sign: with eps added to a negative o the division can blow up. Add eps * sign(o).
 return g @ v.T / 2, a.T @ g  # The half is missing at v: only a was halved.
 return g @ v.T, a.T @ g / 2  # The half is missing at a: only v was halved.
 eps / 2 -> eps
@@ -297,7 +300,7 @@ All shapes equal; where an activation is 0, take the limit.
 ## inputs
 of one token, four wide: *gates(n, 1, 4)
 of three tokens, two wide: *gates(n, 3, 2)
-with large negative gates: gates(n, 1, 2)[0], np.array([[-6.0, 3.0]]), np.array([[1.0, -2.0]])
+with large gates: n(1, 3), np.array([[-6.0, 3.0, 800.0]]), np.array([[1.0, -2.0, 1.0]])
 with activations of 0: n(2, 2), np.array([[0.0, 1], [2, 0]]), np.array([[1.0, 0], [3, 0]])
 of drawn sizes: *gates(n, p, q)
 ## solution
@@ -325,6 +328,9 @@ sigma * u -> z * sigma * u
 # A factor z too many in g_z: the identity rule has silu(z) / z, which is sigma(z).
 return z * sigma * u * g_y / 2, u * z * sigma * g_y / 2
 # This is relevance, z * g_z and u * g_u: return g itself.
+1 / (1 + np.exp(-z)) -> np.exp(z) / (1 + np.exp(z))
+# The exponential overflows for a large z: write sigma with exp(-z).
+1 / (1 + np.exp(-z)) -> (z > 0)  # This is the rule of a ReLU: silu(z) is z sigma(z).
 ## hints
 How many activations does the product have, and what does silu do to relevance?
 Eq. (3) gives half to silu(z) and half to u; the identity rule gives silu's relevance to z, so g changes by
@@ -390,6 +396,7 @@ def least_shift(relevance, g):
     return -relevance * g / (g @ g)
 ## slips
 -relevance -> relevance  # The sign is reversed: this c doubles the relevance. c . g must be -R.
+-relevance -> -1  # R does not enter: c . g has to be -R, here it is -1.
 (g @ g) -> np.sqrt(g @ g)  # You divide by the norm of g: by its square, so that c . g is -R.
 / (g @ g) ->  # c . g is -R times the squared norm of g here: divide by that.
 return -relevance / (len(g) * g)

@@ -25,7 +25,7 @@ For A = softmax(z) over the last axis: carry g from A to z by Eq. (5), g = R / a
 ## inputs
 of two queries and three keys: n(2, 3), n(2, 3)
 of as many queries as keys: n(4, 4), 2 * n(4, 4)
-with scores near 800: n(2, 3), 800 + n(2, 3)
+with scores near 800 in one row: n(2, 3), [[800.0], [0]] + n(2, 3)
 with zeros and equal scores: np.array([[0.0, 1, 0], [2, 0, 0]]), np.array([[0.0, 0, 0], [1, 0, 1]])
 of drawn sizes: n(p, q), n(p, q)
 ## solution
@@ -37,6 +37,9 @@ def softmax_rule(g_a, z):
 - z.max(-1, keepdims=True) ->
 # The exponential overflows for large scores: subtract each row's largest score first. The softmax does not
 # see it.
+- z.max(-1, keepdims=True) -> - z.max()
+# One maximum is taken from all rows: in a row far below it every exponential is 0, and 0 / 0 is NaN. Each
+# row has its own.
 return a * g_a
 # The second term of Eq. (5) is missing: subtract the mean of g_A under the weights A.
 g_a - -> g_a +  # A sign was dropped: the mean of g_A is subtracted.
@@ -53,6 +56,8 @@ max(-1 -> max(0
 e.sum(-1 -> e.sum(0
 # The softmax runs over the wrong axis: each query's weights sum to one over the keys, the last axis.
 -1 -> 0  # Softmax and sum run over the wrong axis: keys are the last axis.
+return np.zeros_like(z)
+# Nothing reaches z: that is CP-LRP, which holds the attention constant. Eq. (5) passes relevance on.
 return a * (1 - a) * g_a
 # Only the diagonal of the softmax's derivative is there: every key's score moves the weights of all keys.
 return g_a - a * g_a.sum(-1, keepdims=True)
@@ -91,7 +96,8 @@ of two queries, three keys, width four: n(2, 4), n(2, 3), n(3, 4)
 of as many queries as keys: n(3, 2), n(3, 3), n(3, 2)
 of one query: n(1, 1), n(1, 4), n(4, 1)
 with scores near 800: n(2, 3), 800 + n(2, 4), n(4, 3)
-with values of 0: n(2, 2), n(2, 3), np.array([[0.0, 1], [2, 0], [0, 0]])
+with values of 0, one row of scores near -800: n(2, 2), [[0.0], [-800]] + n(2, 3),
+ np.array([[0.0, 1], [2, 0], [0, 0]])
 of drawn sizes: n(p, s), n(p, q), n(q, s)
 ## solution
 def attention_values(g_o, z, v):
@@ -109,6 +115,9 @@ a.T -> z.T  # The scores z are where the attention belongs: the softmax is missi
 g_o -> np.ones_like(g_o)  # g_o is not used: you give back the weights alone.
 - z.max(-1, keepdims=True) ->
 # The exponential overflows for large scores: subtract each row's largest score first.
+- z.max(-1, keepdims=True) -> - z.max()
+# One maximum is taken from all rows: in a row far below it every exponential is 0, and 0 / 0 is NaN. Each
+# row has its own.
 -1, keepdims=True ->  # One softmax runs over all scores: each query has its own, over its keys.
 e = np.exp -> z = z / np.sqrt(v.shape[1]); e = np.exp
 # The scores are divided by the root of the width once more: z is what enters the softmax.
@@ -160,6 +169,7 @@ return a * (v - (v.sum() - v) / (len(v) - 1))
 # The token's attention is given to the others in equal parts: they share it by their own weights.
 return a @ v - (v.sum() - v) / (len(v) - 1)
 # The others' values have equal weights: take the softmax of their scores.
+- z.max() ->  # The exponential overflows for large scores: subtract the largest score first.
 ## hints
 Which weights do the other tokens have once token i is masked?
 They share its attention: remove token i from z and v, and take the softmax of the rest.
@@ -178,7 +188,7 @@ CP-LRP does. The check differentiates it; no gradient at z counts as zeros.
 ## inputs
 of two queries and three keys: n(2, 3), n(3, 4)
 of as many queries as keys: n(3, 3), n(3, 2)
-with scores near 800: 800 + n(2, 4), n(4, 3)
+with scores near 800 in one row: [[800.0], [0]] + n(2, 4), n(4, 3)
 with zeros: np.array([[0.0, 0, 1], [0, 2, 0]]), np.array([[0.0, 1], [2, 0], [0, 0]])
 of drawn sizes: n(p, q), n(q, s)
 ## solution
