@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+import re
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,9 @@ def check(page: Any, flows: list[dict[str, Any]]) -> None:
         panel = page.locator(".lrp-flow-panel").nth(k)
         values = [float(text.replace("+", "")) for text in panel.locator("li .lrp-value").all_text_contents()]
         np.testing.assert_allclose(values, flow.scores[step], atol=6e-4)
-        total = float(panel.locator("p.lrp-readout").text_content().split(" ")[0].replace("\u2212", "-"))
-        assert total == pytest.approx(flow.sums[step], abs=0.0051)
+        said = panel.locator("p.lrp-readout").text_content().replace("\u2212", "-")
+        (total,) = re.findall(r"adds up to (.+);", said)
+        assert float(total) == pytest.approx(flow.sums[step], abs=0.0051)
         shares = panel.locator(".lrp-here > i").evaluate_all(
             "cells => cells.map(c => parseFloat(c.style.getPropertyValue('--lrp-share')))"
         )

@@ -55,20 +55,19 @@ def digit_maps(
         f"{title + '. ' if title else ''}{len(pixels)} digits, each next to its map by {', '.join(maps)}.",
         rows=len(pixels),
         columns=columns,
-        height=0.35 + 0.95 * len(pixels),
-        width=max(FIGURE_WIDTH, 0.95 * columns),
+        height=0.35 + FIGURE_WIDTH / columns * len(pixels),
     )
     for axes in panels:
         axes.set_xticks([])
         axes.set_yticks([])
         axes.grid(visible=False)
     for axes, name in zip(panels, ["digit", *maps], strict=False):
-        axes.set_title(name, fontsize=8.5, loc="center")
+        axes.set_title(name, fontsize=9, loc="center")
     for row, image in enumerate(pixels):
         first, *rest = panels[row * columns : (row + 1) * columns]
         first.imshow(image, cmap="gray_r", vmin=0, vmax=1)
         if labels is not None:
-            first.set_ylabel(labels[row], fontsize=8.5)
+            first.set_ylabel(labels[row], fontsize=9)
         for axes, scores in zip(rest, maps.values(), strict=True):
             _map(axes, real_array("digit_maps", "a map", scores[row]).reshape(image.shape))
     headline(figure, title)
@@ -102,7 +101,9 @@ def share_line(
         look = STYLES.get(name) or styles(["lrp"])["lrp"]
         height = float(np.interp(place, x, mean))
         axes.plot(place, height, marker=look.marker, color=look.colour, markersize=8, linestyle="none")
-        axes.annotate(name, (place, height), (6, -14), textcoords="offset points")
+        axes.annotate(
+            look.label if name in STYLES else name, (place, height), (6, -14), textcoords="offset points"
+        )
     axes.margins(y=0.12)
     axes.set_xlabel("share of Q")
     axes.set_ylabel("mean r with LOO")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import matplotlib as mpl
 import numpy as np
 import xarray as xr
+from matplotlib.patheffects import withStroke
 
 from lrp_book.worth import kept_tokens
 from lrp_companion.metrics import leverage
@@ -151,9 +152,11 @@ def outlier_figure(run: TextRun) -> Drawing:
     for axes, method in zip(panels, RULES, strict=True):
         r = (rest[method] + u * v) / np.sqrt((1 + u**2) * (1 + v**2))
         lines = axes.contour(u, v, r, levels=[-0.5, 0, 0.5], colors=INK, linewidths=0.8, alpha=0.6)
-        axes.clabel(lines, fmt="r = %g", fontsize=8, manual=[(-1.9, 2.1), (-1.9, 0.55), (-1.2, -0.25)])
         look, at = styles([method])[method], places(run, method)
         axes.plot(at.sel(of="u"), at.sel(of="v"), ".", markersize=3, alpha=0.5, color=look.colour)
+        names = [(-1.9, 2.1), (-1.9, 0.55), (-1.2, -0.25)]
+        for name in axes.clabel(lines, fmt="r = %g", fontsize=9, manual=names, zorder=4):
+            name.set(alpha=1, path_effects=[withStroke(linewidth=3, foreground="white")])
         beyond = int((at.sel(of="v") > high).sum())
         axes.set_title(f"{look.label}; {beyond} lie above")
         axes.set(xlim=(left, right), ylim=(low, high), xlabel="[CLS] in the map: u")

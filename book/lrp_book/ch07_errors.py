@@ -169,13 +169,19 @@ def mask_paths(
     slope = np.array([step[0][places[k // points]] for k, step in enumerate(along)]).reshape(value.shape)
     return {
         "w": w,
-        "tokens": [encoded.tokens[place] for place in places],
+        "tokens": [_told_apart(encoded.tokens, place) for place in places],
         "label": clf.labels[explained],
         "value": value,
         "slope": slope,
         "loo": value[:, -1] - value[:, 0],
         "gradient": slope[:, -1],
     }
+
+
+def _told_apart(tokens: Sequence[str], place: int) -> str:
+    """A token, with its number among equal ones where there are several."""
+    alike = [k for k, token in enumerate(tokens) if token == tokens[place]]
+    return tokens[place] + (f" ({alike.index(place) + 1})" if len(alike) > 1 else "")
 
 
 DASHES: tuple[Any, ...] = ("-", (0, (3, 1.5)), (0, (6, 2, 1, 2)), (0, (1, 1)))

@@ -234,14 +234,14 @@ def wirings_figure(effects_by: Mapping[str, Recorded], *, title: str) -> Drawing
         y += 0.6 if last not in (None, wiring) else 0
         places[wiring, reading], last, y = y, wiring, y + 1
     shape: dict[str, Any] = {"columns": len(effects_by), "sharex": True, "sharey": True}
-    figure, panels = drawing(f"{title}. {told}.", height=1.3 + 0.28 * len(places), **shape)
+    figure, panels = drawing(f"{title}. {told}.", height=1.3 + 0.19 * len(places), **shape)
     for axes, (statistic, rows) in zip(panels, effects_by.items(), strict=True):
         for (wiring, reading), row in rows.items():
             at = places[wiring, reading]
             look = list(READINGS).index(reading)
             colour, marker = SPARE[look], MARKERS[look]
             axes.plot([row["d"].low, row["d"].high], [at, at], color=colour, linewidth=2.0)
-            axes.plot(row["d"].mean, at, marker=marker, color=colour, linestyle="none", markersize=6)
+            axes.plot(row["d"].mean, at, marker=marker, color=colour, linestyle="none", markersize=5)
             small: dict[str, Any] = {"marker": "|", "color": INK, "linestyle": "none", "markersize": 5}
             axes.plot(row["trainings"], [at + 0.3] * len(row["trainings"]), **small)
         axes.axvline(0, color=INK, linewidth=0.9)

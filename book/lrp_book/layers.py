@@ -454,7 +454,7 @@ def gain_map(gains: xr.Dataset, *, title: str) -> Drawing:
     names = [", ".join(words[name][k] for name, k in zip(CELL, cell, strict=True)) for cell in cells]
     best = "; ".join(map("{}: layer {}".format, names, chosen["largest"].values))
     alt = f"{title}. Layer with the largest gain in r by protocol: {best}."
-    figure, (axes,) = drawing(alt, height=1.3 + 0.36 * len(lines))
+    figure, (axes,) = drawing(alt, height=1.3 + 0.26 * len(lines))
     largest = float(np.nanmax(np.abs(values))) or 1.0
     image = axes.imshow(values, cmap=GAINS, vmin=-largest, vmax=largest, aspect="auto")
     for k, line in enumerate(lines):

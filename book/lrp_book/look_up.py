@@ -287,7 +287,10 @@ def page(kept: Records) -> list[str]:
     for data in DATA:
         named = "SST-2" if data == "SST" else "IMDB"
         out += [f"(look-up-2-{data.lower()})=", f"## Table 2: {named}", ""]
-        out += ["The paper has one number for each method, of maps divided by their sums; it does not say which tokens count. So its column is the same in every tab."]
+        out += [
+            "The paper has one number for each method, of maps divided by their sums; it does not say "
+            "which tokens count. So its column is the same in every tab."
+        ]
         if data == "IMDB":
             n = len(real.part(f"{kept.folder}/base", real.REVIEWS)["example"])
             out += [f"MPNet here is one training, on {n} reviews."]

@@ -26,7 +26,7 @@ ORANGE, BLUE = (0.155, 55.0), (0.14, 250.0)  # chroma and hue in degrees at +1 a
 STYLES = {
     "left": Style("left", "#30616b", "D", "-"),
     "right": Style("right", "#a8216b", "X", (0, (3, 1.5))),
-    "flat": Style("flat", "#6e5a00", "P", (0, (4, 1.5, 1, 1.5))),
+    "flat": Style("equal shares", "#6e5a00", "P", (0, (4, 1.5, 1, 1.5))),
     "front-to-back": Style("front to back", "#30616b", "o", "-"),
     "back-to-front": Style("back to front", "#a8216b", "s", "-"),
     "single": Style("single layer", "#8a5d00", "^", "-"),

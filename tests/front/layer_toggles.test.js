@@ -116,8 +116,8 @@ Deno.test("layers in words: both methods by name, neighbours as a range", () => 
 });
 
 Deno.test("ranks in words", () => {
-  assert.equal(rankInWords(0.5, 12, 4096, false), "rank 12 of 4,096");
-  assert.equal(rankInWords(0.5, 1200, 4096, true), "would rank 1,200 among the 4,096 masks");
+  assert.equal(rankInWords(0.5, 12, 4096, false), "rank 12 of 4,096 sets of layers");
+  assert.equal(rankInWords(0.5, 1200, 4096, true), "would rank 1,200 among the 4,096 sets of layers");
   assert.equal(rankInWords(NaN, 1, 8, false), "no rank");
   assert.equal(rankInWords(-0.5, 4097, 4096, true), "below all 4,096 masks");
 });
@@ -216,7 +216,7 @@ Deno.test("signs are counted over words, and the largest of LOO with another sig
   const maps = { loo: [-9, 1.5, 3, 0], attnlrp: [5, 1, -0.1, 2], "cp-lrp": [1, 2, 1, -1], lrp: [0, 0, 0, 0] };
   assert.equal(
     signsInWords(tokens, words, maps),
-    "AttnLRP has LOO's sign on 1 of 2 tokens; the strongest of the others is “dull”. " +
+    "AttnLRP has LOO's sign on 1 of 2 tokens; the largest with another sign is “dull”. " +
       "CP-LRP has LOO's sign on every token.",
   );
 });

@@ -176,7 +176,7 @@ function inWords({ methods }, text, level, left) {
   const digits = decimalsFor(text.scores.flatMap((method) => method[level]));
   const parts = marked.flatMap((i, k) => {
     const [a, b] = text.scores.map((method) => sayScore(method[level][i], Math.min(3, digits)));
-    return [k ? ", " : "", h("bdi", {}, text.tokens[i]), ` (${a} against ${b})`];
+    return [k ? ", " : "", "“", h("bdi", {}, text.tokens[i]), `” (${a} against ${b})`];
   });
   return [`They differ most in `, ...parts, `: ${methods[0]} against ${methods[1]}.`];
 }

@@ -149,7 +149,7 @@ function signsInWords(tokens, words, { loo, ...maps }) {
     const [most] = other.sort((a, b) => Math.abs(loo[b]) - Math.abs(loo[a]));
     if (!other.length) return `${ROWS[name]} has LOO's sign on every token.`;
     const count = `${places.length - other.length} of ${places.length} tokens`;
-    return `${ROWS[name]} has LOO's sign on ${count}; the strongest of the others is “${tokens[most]}”.`;
+    return `${ROWS[name]} has LOO's sign on ${count}; the largest with another sign is “${tokens[most]}”.`;
   });
   return says.join(" ");
 }

@@ -121,7 +121,9 @@ function rankInWords(r, rank, masks, open) {
   if (!Number.isFinite(r)) return "no rank";
   if (rank > masks) return `below all ${masks.toLocaleString("en")} masks`;
   const [place, all] = [rank, masks].map((count) => count.toLocaleString("en"));
-  return open ? `would rank ${place} among the ${all} masks` : `rank ${place} of ${all}`;
+  return open
+    ? `would rank ${place} among the ${all} sets of layers`
+    : `rank ${place} of ${all} sets of layers`;
 }
 
 /**
