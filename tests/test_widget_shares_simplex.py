@@ -163,6 +163,14 @@ def test_the_mouse_drags_and_a_finger_taps(
     assert state_of(page, "shares") == pytest.approx([0.2, 0.5, 0.3], abs=0.01)
     page.touchscreen.tap(*place([0.5, 0.2, 0.3]))
     assert state_of(page, "shares") == pytest.approx([0.5, 0.2, 0.3], abs=0.01)
+    finger = page.context.new_cdp_session(page)
+    for kind, q, k in (("touchStart", 0.5, 0.2), ("touchMove", 0.4, 0.35), ("touchMove", 0.2, 0.6)):
+        (x, y), at = place([q, k, 1 - q - k]), page.evaluate("scrollY")
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": x, "y": y}]})
+        page.wait_for_timeout(50)
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    assert page.evaluate("scrollY") == at
+    assert state_of(page, "shares") == pytest.approx([0.2, 0.6, 0.2], abs=0.01)
     check(page, net, digits)
 
 

@@ -579,6 +579,7 @@ function makeDraggable(picture, handle, go) {
     event.preventDefault();
     if (!onHandle(event)) toward(event);
   });
+  handle.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false }); // no scroll
   picture.addEventListener("pointermove", (event) => {
     if (event.pointerId === dragged) toward(event);
   });
