@@ -304,7 +304,7 @@ function controls(model) {
   };
   const sentence = dropdown("Sentence", texts.map(beginning), (text) => change({ text }));
   const labels = Object.fromEntries(Object.entries(ways).map(([name, { label }]) => [name, label]));
-  const way = choice("Spend passes by", labels, (value) => change({ way: value }));
+  const way = choice("More passes go to", labels, (value) => change({ way: value }));
   const tokens = choice("r on", TOKEN_NAMES, (value) => change({ tokens: value }));
   const slide = () => {
     steps.stop();

@@ -63,7 +63,8 @@ const ROWS = [
   "logit of the predicted class",
 ];
 const HINT =
-  "Drag the ring, or press arrow keys: right and left trade queries with values, up and down trade " +
+  "At a corner one of the three gets all the relevance; in between they share it. Drag the ring, press a " +
+  "place, or use arrow keys: right and left trade queries with values, up and down trade " +
   "keys with both. Shift: steps of 0.1. Home: flat. Enter: next named point.";
 
 let drawn = 0; // how many of these the page has, for ids of their own
