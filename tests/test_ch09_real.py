@@ -226,3 +226,19 @@ def test_what_the_page_on_own_models_prints_is_the_records() -> None:
         f"{token.strip():10} {score:+.3f} " for token, score in zip(loo["tokens"], loo["scores"], strict=True)
     ]
     assert all(line in page for line in shown) and f"logit {loo['logit']:.3f}" in page
+
+
+def test_fitted_masks_are_judged_on_a_training_that_they_have_not_seen() -> None:
+    base = Path(RESULTS) / "base"
+    config = json.loads((base / "sst2-seed-0-lattice.json").read_text(encoding="utf-8"))["config"]
+    every = [np.load(base / f"sst2-seed-{seed}-lattice.npz") for seed in range(3)]
+    for row in ch.fitted_masks(RESULTS):
+        site, tokens = ("word", "words") if row["read"] == "words" else ("word+position", "all")
+        place = config["readings"].index([site, tokens, "pearson" if row["r"] == "Pearson" else "spearman"])
+        a, b, c = (one["sum"][:, place].sum(0) / one["count"][:, place].sum(0) for one in every)
+        third = int(row["judged on training"])
+        first, second, judge = [(b, c, a), (a, c, b), (a, b, c)][third]
+        best = max(range(4096), key=lambda mask: first[mask] + second[mask])
+        assert row["fitted"] == pytest.approx(judge[best], abs=1e-6)
+        assert row["lead"] == pytest.approx(judge[best] - judge[0], abs=1e-6)
+        assert (row["lead"] > 0.05) == (row["read"] != "words")
