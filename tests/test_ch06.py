@@ -97,7 +97,7 @@ def test_the_board_of_digits_holds_their_grid(run, turned):  # noqa: F811
     data = switchboard([run, turned, run])
     assert [board["key"] for board in data["boards"]] == ["text", "digits"]
     board = data["boards"][1]
-    assert board == digit_board(run) and "AttnLRP (right)" in ProtocolSwitchboard(data).fallback()
+    assert board == digit_board(run) and "AttnLRP, Q(KᵀV)" in ProtocolSwitchboard(data).fallback()
     shape = [len(axis["options"]) for axis in board["axes"]]
     cells = np.frombuffer(base64.b64decode(board["runs"][0]["cells"]), "<i2").reshape(*shape, 9) / 10_000
     keys = {"run", *(axis["key"] for axis in board["axes"])}

@@ -83,8 +83,8 @@ def digit_board(run: MnistGridRun) -> Row:
     return {
         "key": "digits",
         "label": "Digits",
-        "a": "AttnLRP (left)",
-        "b": "AttnLRP (right)",
+        "a": "AttnLRP, (QKᵀ)V",
+        "b": "AttnLRP, Q(KᵀV)",
         "axes": _axes(choices, VARIANT_LABELS),
         "runs": [packed_run],
         "start": start,

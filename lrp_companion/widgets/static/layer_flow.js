@@ -157,7 +157,7 @@ function panel({ methods, levels, texts }, method, go) {
     const total = `adds up to ${sayTidy(sum(scores), 2)}; the logit is ${say(text.logit)}`;
     line.textContent = total;
     r.textContent = text.loo ? `r with LOO ${say(agreement)}` : "";
-    return `${methods[method]}: ${total} ${r.textContent}`;
+    return [`${methods[method]}: ${total}`, ...(text.loo ? [r.textContent] : [])].join("; ");
   };
   return { node, paint };
 }
@@ -182,6 +182,16 @@ function inWords({ methods }, text, level, left) {
 }
 
 /**
+ * The last row of the grids, which are drawn for the eye alone.
+ * @param {Data["texts"][number]} text
+ * @returns {string}
+ */
+function looInWords({ tokens, loo }) {
+  const values = (loo ?? []).map((score, i) => `${tokens[i]} ${sayScore(score, 3)}`);
+  return values.length ? `LOO: ${values.join(", ")}.` : "";
+}
+
+/**
  * Controls, both grids and the words for the texts that there are.
  * @param {Model<State>} model
  * @param {HTMLElement} el
@@ -203,17 +213,12 @@ function build(model, el, live) {
     stop();
     put(model, { text });
   });
-  const slide = () => jump(Number(slider.value));
-  const slider = h("input", {
-    type: "range",
-    min: 0,
-    max: levels.length - 1,
-    "aria-label": "How far down",
-    oninput: slide,
-  });
+  const slide = () => jump(Number(slider.value)), ends = { min: 0, max: levels.length - 1 };
+  const slider = h("input", { type: "range", ...ends, "aria-label": "How far down", oninput: slide });
   const button = (/** @type {string} */ name, /** @type {number} */ by) =>
     h("button", { type: "button", onclick: () => jump(here() + by) }, name);
   const level = h("span", { class: "lrp-readout" }), said = h("p", {});
+  const heard = h("p", { class: "lrp-hidden" });
   const sides = [0, 1].map((method) => panel(data, method, jump));
   const buttons = [button("Up", -1), play, button("Down", 1)];
   const leave = h("button", {
@@ -229,6 +234,7 @@ function build(model, el, live) {
     h("div", { class: "lrp-controls" }, buttons, slider, leave, level),
     h("div", { class: "lrp-flows" }, sides.map(({ node }) => node)),
     said,
+    heard,
     h("p", { class: "lrp-quiet" }, key),
     live.node,
   );
@@ -243,6 +249,7 @@ function build(model, el, live) {
     slider.setAttribute("aria-valuetext", levels[step]);
     level.textContent = `${levels[step]}, for ${text.label}`;
     const totals = sides.map(({ paint }) => paint(place, step, without));
+    heard.textContent = looInWords(text);
     said.replaceChildren(...inWords(data, text, step, without ? first : -1));
     live.say(`${levels[step]}. ${totals.join("; ")}. ${said.textContent}`);
   };

@@ -261,7 +261,11 @@ class Panel {
       this.paintRemoval();
     };
     loo.addEventListener("click", pick);
-    loo.addEventListener("keydown", (event) => event.key === "Enter" && pick(event));
+    loo.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault(); // a space would scroll
+      pick(event);
+    });
     this.rows.replaceChildren(...Object.values(this.drawn).flatMap(({ title, row }) => [title, row.node]));
     loo.after(this.removal);
   }
@@ -391,7 +395,8 @@ class Panel {
     })).scores;
     this.status.textContent = "Computing the three paths";
     this.paint();
-    const start = visible([...known.text].slice(0, 30).join(""));
+    const signs = [...known.text], more = signs.length > 30 ? "…" : "";
+    const start = visible(signs.slice(0, 30).join("")) + more;
     this.speak(`Explained “${start}”. ${this.head.textContent} ${this.summary()}`);
     const ends = [0, 2 ** this.model.get("data").layers - 1];
     known.byMask.set(ends[0], known.maps.attnlrp).set(ends[1], known.maps["cp-lrp"]);
@@ -499,8 +504,10 @@ class Panel {
 
   /** @returns {string} */
   summary() {
-    const { rank } = this.result.dataset, place = rank ? `, ${this.result.lastChild?.textContent}` : "";
-    return `${this.layersInWords()}: r with LOO ${say(this.rOfRow("lrp"))}${place}`;
+    const { rank } = this.result.dataset, words = rank ? this.result.lastChild?.textContent : "";
+    const which = this.model.get("compare") ? `${this.key === "other" ? "Second" : "First"} sentence, ` : "";
+    const place = words ? `, ${words}` : "";
+    return `${which}${this.layersInWords()}: r with LOO ${say(this.rOfRow("lrp"))}${place}`;
   }
 
   /** @returns {void} */
