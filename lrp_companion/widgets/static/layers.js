@@ -202,7 +202,7 @@ function switchBank(model) {
     return h("button", attributes, h("b", {}, `L${layer}`), states[i]);
   });
   oneTabStop(buttons);
-  const node = h("div", { class: "lrp-switches", role: "group", "aria-label": "Layers bypassed" }, buttons);
+  const node = h("div", { class: "lrp-switches", role: "toolbar", "aria-label": "Layers bypassed" }, buttons);
   dragOver(node, buttons, (first, last, on) => {
     const kept = model.get("bypassed").filter((layer) => layer < first + 1 || layer > last + 1);
     setMask(model, on ? [...kept, ...range(first + 1, last + 1)].sort((a, b) => a - b) : kept);
