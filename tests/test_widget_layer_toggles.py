@@ -72,7 +72,7 @@ def test_every_mask_of_two_sentences_under_every_protocol(page: Any, made: Any) 
 
 
 def test_mouse_and_keyboard_turn_the_layers(page: Any, made: Any) -> None:
-    switches = page.get_by_role("group", name="Layers bypassed").get_by_role("button")
+    switches = page.get_by_role("toolbar", name="Layers bypassed").get_by_role("button")
     switches.nth(1).click()
     assert state_of(page, "bypassed") == [2] and switches.nth(1).get_attribute("aria-pressed") == "true"
     page.keyboard.press("ArrowRight")
