@@ -71,18 +71,31 @@ function beside(label, [x, y], taken) {
 }
 
 /**
+ * What each dot stands for.
+ * @param {Data} data
+ * @param {number} method
+ * @returns {string[]}
+ */
+function inNumbers({ tokens, loo, scores }, method) {
+  return tokens.map((token, i) =>
+    `${token}: LOO ${sayScore(loo[i], 3)}, relevance ${sayScore(scores[method][i], 3)}`
+  );
+}
+
+/**
  * One method's dots, the line of least squares through them, and r.
  * @param {Data} data
  * @param {number} method
  * @returns {{ node: HTMLElement, paint: (without: boolean, ranked: boolean) => string }}
  */
-function panel({ tokens, special, place, methods, scores: all, loo }, method) {
-  const scores = all[method], name = methods[method];
+function panel(data, method) {
+  const { tokens, special, place, loo } = data, scores = data.scores[method], name = data.methods[method];
+  const told = inNumbers(data, method);
   const far = [loo, scores].map((list) => list.map((x, i) => i === place || special[i] ? 0 : Math.abs(x)));
   const order = tokens.map((_, i) => i).sort((i, j) => far[0][j] - far[0][i]).slice(0, NAMED - 1);
   const dots = tokens.map((token, i) => {
     const label = i === place || order.includes(i) ? [svg("text", {}, token)] : [];
-    const dot = svg("circle", { r: i === place ? 7 : 4.5 }, svg("title", {}, token));
+    const dot = svg("circle", { r: i === place ? 7 : 4.5 }, svg("title", {}, told[i]));
     return svg("g", { class: i === place ? "lrp-scene-one" : "" }, dot, ...label);
   });
   const line = svg("line", { class: "lrp-scene-line" }), zero = svg("path", { class: "lrp-scene-zero" });
@@ -91,12 +104,8 @@ function panel({ tokens, special, place, methods, scores: all, loo }, method) {
   const view = { viewBox: `0 0 ${WIDE} ${HIGH + 18}`, role: "img" };
   const drawn = svg("svg", view, svg("path", { d: `M0 16V${HIGH}H${WIDE}` }), zero, line, dots, across, up);
   const was = h("span", { class: "lrp-quiet" }), r = h("strong", {});
-  const node = h(
-    "div",
-    { class: `lrp-scene-panel lrp-scene-${method}` },
-    h("p", {}, h("b", {}, name), " r with LOO ", was, r),
-    drawn,
-  );
+  const head = h("p", {}, h("b", {}, name), " r with LOO ", was, r);
+  const node = h("div", { class: `lrp-scene-panel lrp-scene-${method}` }, head, drawn);
   const every = tokens.map(() => true);
   /** @param {boolean} without @param {boolean} ranked */
   const paint = (without, ranked) => {
@@ -130,7 +139,8 @@ function panel({ tokens, special, place, methods, scores: all, loo }, method) {
     was.textContent = without ? `${say(seen(loo, scores, every, ranked).r)} → ` : ""; // by one statistic
     r.textContent = say(shown.r);
     node.dataset.r = String(shown.r);
-    drawn.setAttribute("aria-label", `${name}: ${next} tokens as dots, r with LOO ${say(shown.r)}`);
+    const said = [`${name}: ${next} tokens as dots, r with LOO ${say(shown.r)}`, told[place]];
+    drawn.setAttribute("aria-label", said.slice(0, without ? 1 : 2).join("; "));
     return `${name} ${say(shown.r)}`;
   };
   return { node, paint };
