@@ -775,7 +775,7 @@ def fresh(folder: Path) -> set[str]:
         report_tables.runs_table(runs),
         report_tables.not_run_table(runs),
         report_tables.claims_table(judged),
-        report_tables.effects_table(judged),
+        *(report_tables.effects_table(claim) for claim in judged if claim.effects),
     ]
     for run in runs:
         if isinstance(run, MnistRun):

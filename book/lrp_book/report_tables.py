@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from lrp_companion.paper.claims import EFFECT_SIDES, Claim
-from lrp_companion.paper.printed import INTERVALS, VERDICTS
+from lrp_companion.paper.printed import VERDICTS
 from lrp_companion.paper.tables import RATE, not_run, ran
 from lrp_companion.runs.load import AnyRun
 from lrp_companion.show.tables import Table, table
@@ -65,28 +65,26 @@ def _of_run(claim: Claim, run: str, verdict: str) -> str:
     return f"{run}: {verdict}" + (f" (n could show {shown} in the paper)" if shown else "")
 
 
-def effects_table(checked: Sequence[Claim]) -> Table:
-    """What the verdicts rest on: a row per claim, run, protocol and effect."""
+def effects_table(claim: Claim) -> Table:
+    """What a verdict rests on: a row per run, protocol and effect."""
     rows = [
         {
-            "no.": f"{claim.number}",
+            "effect": effect.what,
             "run": effect.run,
             "protocol": effect.protocol,
-            "effect": effect.what,
-            "here": replace(effect.value, undefined=0),
-            "n": effect.value.n,
-            "n can show": effect.detectable,
             "paper": effect.paper,
+            "here": replace(effect.value, undefined=0),
             "interval on side": effect.side,
             "by rank": effect.rank and replace(effect.rank, undefined=0),
             "rank on side": effect.rank_side or None,
+            "n": effect.value.n,
+            "n can show": effect.detectable,
             "note": effect.note or None,
         }
-        for claim in checked
         for effect in claim.effects
     ]
-    columns = [name for name in rows[0] if name != "note" or any(row["note"] for row in rows)]
-    caption = f"Effects behind the verdicts: {INTERVALS}; paper: from its tables"
+    columns = [name for name in rows[0] if any(row[name] is not None for row in rows)]
+    caption = f"Claim {claim.number}, {claim.verdict}: {claim.says}"
     return table(rows, columns=columns, caption=caption, digits=3)
 
 
