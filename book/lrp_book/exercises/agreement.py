@@ -37,6 +37,8 @@ def agreement(scores, loo, special):
 ## slips
 [~special] ->  # Special tokens are counted: leave them out of both maps before anything else.
 ~ ->  # The mask is reversed: special tokens are kept and the words are left out. Use ~special.
+~special -> ~special.astype(int)
+# Of whole numbers ~ makes -1 and -2, places from the end: special has to stay bool.
 [~special] -> * ~special
 # Special tokens are set to 0 and still counted: take them out, so that fewer tokens are left.
 s, g = scores[~special], loo[~special]; return s @ g / np.sqrt((s @ s) * (g @ g))
@@ -192,6 +194,8 @@ return maps / np.linalg.norm(maps, axis=1, keepdims=True)
 maps.sum -> abs(maps).max  # You divide by the largest score: divide by the sum.
 maps -> abs(maps)  # The signs of the scores are lost: no absolute values here.
 sum -> mean  # You divide by the mean: the rows sum to T in place of one.
+maps -> (maps - maps.min(axis=1, keepdims=True))
+# The smallest score is subtracted first: divide the scores as they are.
 ## hints
 What is a map divided by, if its sum is negative?
 By that sum itself, sign included, each row by its own.
@@ -284,6 +288,7 @@ def mean_pair_r(maps):
 # The upper triangle has the diagonal in it, where r is 1: start above it, with k = 1.
 maps -> maps.T  # The correlations are those of tokens: a training is a row, correlate rows.
 [above] -> .diagonal(1)  # Only neighbouring rows are paired: every training goes with every other.
+[above].mean() -> [-2, -1]  # This is r of the last pair alone: take the mean over all pairs.
 [above] -> [0, 1:]  # Only pairs with the first training are in your mean: take all pairs.
 return np.mean([np.corrcoef(row, maps.mean(0))[0, 1] for row in maps])
 # This is r with the mean map, of which each training is a part. Pair trainings instead.

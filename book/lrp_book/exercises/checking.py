@@ -285,6 +285,8 @@ def _wrong_shape(a: np.ndarray, b: np.ndarray, name: str, inputs: str) -> str:
         return f"{told} That is one number; there is one for each of the {b.size} entries."
     if b.ndim == 0 and a.size == 1:
         return f"{told} It is a list of one number: return the number itself, as float(...) gives it."
+    if b.ndim == 0:
+        return f"{told} One number is asked for: which mean, sum or entry is missing at the end?"
     if a.ndim == b.ndim == 2 and near(a.T, b):
         return f"{told} It is transposed: the numbers are right."
     if a.size == b.size:

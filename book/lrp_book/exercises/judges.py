@@ -150,6 +150,8 @@ return np.diff([game[(1,) * k + (0,) * (game.ndim - k)] for k in range(game.ndim
 # The words come in in one order alone, the reading order: average over all orders.
 np.mean(by_size) -> (by_size[0] + by_size[-1]) / 2
 # Only the first and the last place in an order count for you: average over all numbers of words before.
+return np.full(game.ndim, (game[(1,) * game.ndim] - game[(0,) * game.ndim]) / game.ndim)
+# What all words add together is split evenly: each word gets the mean of what it adds itself.
 out = -> game = game.copy(); game[(0,) * game.ndim] = 0; out =
 # The logit of no words counts as 0 for you: subtract it as it is where a word comes in first.
 np.mean(by_size) -> sum((game.ndim - size) * m for size, m in enumerate(by_size)) / game.ndim
@@ -172,8 +174,8 @@ def shapley_values(game: Array) -> Array:
     return out / math.factorial(game.ndim)
 
 
-def marks(rng: np.random.Generator, rows: int, count: int, each: int) -> Array:
-    """Which tokens were planted: as many in each row."""
+def marks(rng: np.random.Generator, rows: int, count: int, each: int | Array) -> Array:
+    """Which tokens were planted: as many in each row, or as many as its entry of `each`."""
     return rng.random((rows, count)).argsort(1) < each
 
 
@@ -189,6 +191,7 @@ with large negative scores: np.array([[3.0, -9, 1], [5, 4, -7]]), np.array([[1, 
 that are all negative: -1 - rng.random((6, 4)) + (m := marks(rng, 6, 4, 2)), m
 with scores of 0: np.array([[0.0, -1, 0], [0, 2, -1], [3, 0, 0]]),
  np.array([[1, 0, 1], [0, 1, 0], [1, 1, 0]]) > 0
+of one to three planted words: 2 * (m := marks(rng, 6, 5, rng.integers(1, 4, (6, 1)))) + n(6, 5), m
 of drawn sizes: n(p + 3, q + 3) + 2 * (m := marks(rng, p + 3, q + 3, 2)), m
 ## solution
 def planted_on_top(scores, planted):
@@ -202,6 +205,9 @@ np.inf).min -> -np.inf).max
 # One planted word on top is enough for you: of a pair, both have to be.
 scores -> abs(scores)  # You rank by size: a large negative score speaks against the class.
 mean -> sum  # This is the number of rows: divide by how many there are.
+(least > other).mean() -> float((least > other).all())
+# This says whether all rows pass: their share is asked for.
+axis=1 -> axis=0  # Columns are compared: a text is a row, so least and largest run over its tokens.
 least > other -> least < other  # The comparison is reversed: the planted words have to have more.
 return (scores.argmax(1) == planted.argmax(1)).mean()
 # The place of the first planted word is compared with the largest score: a pair has two places.
@@ -221,6 +227,8 @@ return np.mean([p[np.argsort(-s, kind="stable")[: p.sum()]].mean() for s, p in z
 # This is the mean share of planted words among the largest scores: count rows in which it is all.
 return np.mean([p[np.argsort(-s, kind="stable")[: p.sum()]].all() for s, p in zip(scores, planted)])
 # By sorting, a tie is decided by the reading order: a tie is not on top.
+return np.mean([p[np.argsort(-s, kind="stable")[: planted[0].sum()]].all() for s, p in zip(scores, planted)])
+# How many words are planted is read from the first row: each row has its own number.
 least > other -> least > other.max()
 # The largest score of the others is taken over all rows: each row has its own.
 return ((scores * planted).min(1) > (scores * ~planted).max(1)).mean()
@@ -308,6 +316,7 @@ def shifted_logits(z, v, c):
 c * -> z *  # This is R_z before the shift: what is asked for is the change.
 c * -> (z + c) *  # This is R_z after the shift: subtract what it was before.
 c * ->  # c is missing: the change grows with the shift.
+a * v / 2 -> v / 2  # A is missing in R_A = A v / 2.
 v / 2 -> v  # The half of Eq. (3) is missing: a product gives half to each factor.
 - a * relevance.sum() -> - relevance.mean()
 # The mean over tokens is taken away: Eq. (5) takes away the sum, shared out by attention.

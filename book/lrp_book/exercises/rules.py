@@ -368,6 +368,7 @@ word + c -> c  # This is the change alone: the relevance before it is missing.
 return (word * g).sum(-1) + c.sum()  # c moves the relevance by its product with g, not by its sum.
 return (word * g).sum(-1) + (c * g).sum(-1).mean()
 # The mean change is added to every token. Each has its own g and moves by its own c . g.
+return (word + c) @ g.T  # Every word is multiplied with the g of all tokens: each has its own, row by row.
 sum -> mean  # This is the mean over dimensions: relevance of a token is their sum.
 word + c -> word + c / len(word)  # The shift is shared out among the tokens: every word gets all of c.
 ## hints

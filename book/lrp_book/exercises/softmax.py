@@ -111,6 +111,7 @@ g_o -> g_o / 2
 -1 -> 0
 # The softmax runs over the wrong axis: each query's weights sum to one over the keys, the last axis.
 return v * (a.T @ g_o)  # This is relevance, v g_v: return g_v itself.
+a.T @ g_o -> a @ v  # This is o, the way forward: carry g_o back to v.
 a.T -> z.T  # The scores z are where the attention belongs: the softmax is missing.
 g_o -> np.ones_like(g_o)  # g_o is not used: you give back the weights alone.
 - z.max(-1, keepdims=True) ->
