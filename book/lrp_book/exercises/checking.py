@@ -357,6 +357,8 @@ def _differentiated(function: Function, inputs: Sequence[Any]) -> Answer:
     torch = importlib.import_module("torch")
     tensors = [_tensor(value).requires_grad_() for value in inputs]
     out = function(*tensors)
+    if not all(np.array_equal(a.detach().numpy(), b) for a, b in zip(tensors, inputs, strict=True)):
+        raise _Told("Your function changes a tensor that it was given in place: work on a clone of it.")
     if not isinstance(out, torch.Tensor):
         told = f"Your function returned {type(out).__name__}"
         raise _Told(f"{told}; expected a torch tensor that can be differentiated.")

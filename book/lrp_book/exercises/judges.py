@@ -65,7 +65,7 @@ of eight tokens: n(8), n(8)
 with one token far out: np.append(n(9), 40.0), np.append(n(9), 30.0)
 with equal scores: np.array([2.0, 1.0, 1.0, 1.0, 3.0, 0.0]), n(6)
 with equal scores in both: rng.integers(0, 3, 12) + 0.0, rng.integers(0, 3, 12) + 0.0
-of drawn size: n(p + 4), n(p + 4)
+of drawn size: n(p + 4) / 1000, n(p + 4)
 ## solution
 def rank_agreement(scores, loo):
     below = [np.greater.outer(x, x).sum(1) for x in (scores, loo)]
@@ -174,8 +174,8 @@ def shapley_values(game: Array) -> Array:
     return out / math.factorial(game.ndim)
 
 
-def marks(rng: np.random.Generator, rows: int, count: int, each: int | Array) -> Array:
-    """Which tokens were planted: as many in each row, or as many as its entry of `each`."""
+def marks(rng: np.random.Generator, rows: int, count: int, each: int) -> Array:
+    """Which tokens were planted: as many in each row."""
     return rng.random((rows, count)).argsort(1) < each
 
 
@@ -188,10 +188,12 @@ of five texts, one word each: n(5, 6) + 2 * (m := marks(rng, 5, 6, 1)), m
 of eight texts, pairs: n(8, 5) + 3 * (m := marks(rng, 8, 5, 2)), m
 with equal scores: np.ones((4, 3)) + (m := marks(rng, 4, 3, 1)) * [[0], [1], [0], [1]], m
 with large negative scores: np.array([[3.0, -9, 1], [5, 4, -7]]), np.array([[1, 0, 0], [1, 1, 0]]) > 0
-that are all negative: -1 - rng.random((6, 4)) + (m := marks(rng, 6, 4, 2)), m
+that are all negative: 1e12 * (-1 - rng.random((6, 4)) + (m := marks(rng, 6, 4, 2))), m
 with scores of 0: np.array([[0.0, -1, 0], [0, 2, -1], [3, 0, 0]]),
  np.array([[1, 0, 1], [0, 1, 0], [1, 1, 0]]) > 0
-of one to three planted words: 2 * (m := marks(rng, 6, 5, rng.integers(1, 4, (6, 1)))) + n(6, 5), m
+of one planted word or three:
+ np.array([[4.0, 2, 1, -1, 2], [4, 1, 2, 4, 3], [4, 5, 2, 1, 3], [3, 1, 4, 1, 2], [1, 2, 4, 3, 4]]),
+ np.array([[1, 0, 0, 0, 0], [1, 0, 1, 1, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0], [0, 1, 1, 0, 1]]) > 0
 of drawn sizes: n(p + 3, q + 3) + 2 * (m := marks(rng, p + 3, q + 3, 2)), m
 ## solution
 def planted_on_top(scores, planted):
@@ -259,7 +261,7 @@ prompt, shape (P,): the sum of the rows there. P follows from the shape.
 ## inputs
 of three tokens, a prompt of five: answer(n, 5, 3)
 of one token: answer(n, 4, 1)
-of six tokens, a prompt of two: answer(n, 2, 6)
+of six tokens, a prompt of one: answer(n, 1, 6)
 with zeros: answer(n, 3, 2) * [0, 1, 1, 0, 1]
 of drawn sizes: answer(n, p, q)
 ## solution
@@ -303,7 +305,7 @@ R_z changes, new minus old.
 of four tokens: n(4), n(4), 2.0
 with equal values: n(5), np.full(5, 1.5), -3.0
 with a negative shift: n(4), n(4), -1.5
-with equal scores near 800: np.full(4, 800.5), n(4), 1.0
+with scores near 800: np.array([800.5, 801, 799.25, 800]), n(4), 1.0
 with zeros: np.array([0.0, 1, 0]), np.array([2.0, 0, 0]), 1.5
 of drawn size: n(p), n(p), 2.5
 ## solution

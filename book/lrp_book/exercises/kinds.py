@@ -263,8 +263,9 @@ def _equal(numbers: list[float]) -> bool:
 def factor_by_size(asked: Asked) -> str:
     """Right up to a factor that is the same for all inputs of a size, or of any size in one part."""
     found = None if asked.exercise.whole else _factors(asked, by_row=False)
-    if not found or max(map(len, found.values())) < 2 or not all(map(_equal, found.values())):
-        return ""
+    off = [of for of in (found or {}).values() if len(of) > 1 and abs(of[0] - 1) > 1e-6]
+    if not found or not off or not all(map(_equal, found.values())):
+        return ""  # no size with two inputs that have another factor than 1
     factors = [c for of in found.values() for c in of]
     if _equal(factors):
         parts = _names([asked.exercise.parts[p] for p in asked.parts])
@@ -317,7 +318,8 @@ def in_order(asked: Asked) -> str:
 def places(asked: Asked) -> str:
     """Only the first entry (row, column) is right, on all inputs."""
     for axis, thing in ((0, "entry"), (0, "row"), (1, "column")):
-        if any(b.ndim != (1 if thing == "entry" else 2) or b.shape[axis] < 2 for *_, b in asked.arrays()):
+        shapes = [b.shape for *_, b in asked.arrays()]
+        if any(len(s) != (1 if thing == "entry" else 2) for s in shapes) or max(s[axis] for s in shapes) < 2:
             continue
         marks: list[list[bool]] = []
         for *_, a, b in asked.arrays():
