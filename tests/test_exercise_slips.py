@@ -122,7 +122,7 @@ def told(name: str, message: str) -> str:
         "shape, type or NaN": "Got (shape|dtype|NaN|infinity)|Your function returned|Nothing",
         "factor": "Every number|.*times what it should be",
         "results or precision": "The two results|The formula is right, but the result|Your function changes",
-        "kind of change": "It behaves|This (is the right answer,|would be)|Right but|It is |You return |All "
+        "kind of change": "It behaves|This is the right answer|Right but|It is |You return |All "
         "|The |(On|In) each|Only the|Wrong are|If |Each row|Your answer|R_|Called",
     }
     return next((kind for kind, pattern in patterns.items() if re.match(pattern, message)), PLACE)
@@ -190,7 +190,7 @@ product-loo: 0 * values  # You return 0 everywhere
 product-loo: np.prod(values) - values  # values is subtracted that does not belong there
 product-loo: np.prod(values) * (np.arange(len(values)) + 2)  # put in another order
 detached-attention: z.softmax(-1).detach() @ v + z.sum() - z.sum().detach()  # 0 everywhere for the gradient
-epsilon-rule: right(relevance, abs(x), weight, bias, eps)  # right with absolute values in place of x\.
+epsilon-rule: right(relevance, abs(x), weight, bias, eps)  # other inputs: absolute values in place of x\.
 residual-rule: right(relevance, branch, x, eps)  # swapped
 epsilon-rule: right(relevance, x, weight, bias, eps / 2)  # ^All is right where eps is 0
 residual-rule: right(relevance, x, branch, eps + eps**2)  # All is right where eps is 0
@@ -229,6 +229,15 @@ attention-values: right(g_o * (np.arange(len(z)) == len(z) - 1)[:, None], z, v) 
 shifted-words: right(word, g[::-1], c)  # g in reverse order
 shifted-words: right(word, g * len(g), c)[::-1].cumsum()[::-1]  # have nothing to do with it
 shifted-logits: right(z, v, c) / soft(z)  # divided by a result on the way
+grouped-product: sorted(right(grouping))  # in another order
+product-loo: np.full(len(values), values.prod() or 7.0)  # only the entries where the right answer is 0
+mean-logit: (logits[1] + logits[-1]) / 2  # does not see the third entry of logits
+mean-pair-r: np.median(np.corrcoef(maps)[np.triu_indices(len(maps), 1)])  # a mean for a sum
+planted-on-top: np.mean(scores[planted] > scores[~planted].max())  # ^(?!.*the right one does not)
+planted-on-top: np.mean([min(s[p][: sum(planted[0])]) > max(s[~p]) for s, p in zip(scores, planted)])  # three
+detached-attention: z.detach().sub_(1).softmax(-1) @ v  # changes a tensor that it was given in place
+sum-to-one: np.squeeze(right(maps))  # on inputs of one map
+morf-order: right(np.where(special, scores, np.round(scores, 1)), special)  # close to one another
 """,
     re.MULTILINE,
 )

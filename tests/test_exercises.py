@@ -297,7 +297,7 @@ mean-logit: np.mean(logits[:-1])  # last entry is left out
 mean-logit: np.mean(logits[1:-1])  # Both ends are left out
 mean-logit: np.mean(logits[2:])  # Off by one
 mean-logit: sum(logits[1:]) / (len(logits) - 2)  # You divide by K - 1
-mean-logit: logits[1:]  # Got shape .* axis is summed
+mean-logit: logits[1:]  # One number is asked for
 mean-logit: np.inf  # infinity
 mean-logit: True  # Got dtype bool for the mean logit; expected float64
 mean-logit: 1j  # dtype complex128
@@ -330,7 +330,7 @@ partial-agreement: lrp.pearson(scores - np.polyval(np.polyfit(other, scores, 1),
 mean-pair-r: np.corrcoef(maps).mean()  # with itself
 mean-pair-r: pair_r(maps.T).mean()  # those of tokens
 mean-pair-r: pair_r(maps).sum()  # sum over the pairs
-mean-pair-r: pair_r(maps)  # Look at which axis
+mean-pair-r: pair_r(maps)  # One number is asked for
 """,
     re.MULTILINE,
 )

@@ -27,16 +27,18 @@ NaN or an error.
 ## inputs
 of eight tokens, special ones at both ends: n(8) + 1, n(8) + 0.5, np.arange(8) % 7 == 0
 of six tokens, special ones inside: n(6), n(6) + 2, np.array([0, 1, 0, 0, 1, 0], dtype=bool)
-of twelve tokens: n(12) + 1, n(12) + 0.5, np.arange(12) % 11 == 0
+of twelve tokens, three of them special: n(12) + 1, n(12) + 0.5, np.arange(12) % 5 == 0
 with a constant map: np.full(8, 2.0), n(8), np.arange(8) % 7 == 0
-with equal scores: np.array([3.0, 0, 1, 1, 0, 2]), np.array([1.0, 0, 0, 2, 2, 5]), np.arange(6) % 5 == 0
-of drawn size: n(p + 5), n(p + 5), np.arange(p + 5) % (p + 4) == 0
+with equal scores: np.array([3.0, 0, 1, 1, 0, 2]), np.array([1.0, 0, 2, 2, 3, 5]), np.arange(6) % 5 == 0
+of drawn size: n(p + 5), n(p + 5), np.arange(p + 5) % 3 == 0
 ## solution
 def agreement(scores, loo, special):
     return np.corrcoef(scores[~special], loo[~special])[0, 1]
 ## slips
 [~special] ->  # Special tokens are counted: leave them out of both maps before anything else.
 ~ ->  # The mask is reversed: special tokens are kept and the words are left out. Use ~special.
+~special -> ~special.astype(int)
+# Of whole numbers ~ makes -1 and -2, places from the end: special has to stay bool.
 [~special] -> * ~special
 # Special tokens are set to 0 and still counted: take them out, so that fewer tokens are left.
 s, g = scores[~special], loo[~special]; return s @ g / np.sqrt((s @ s) * (g @ g))
@@ -74,9 +76,9 @@ scores in reading order, special tokens never; a list or an array.
 ## inputs
 of seven tokens: n(7), np.arange(7) % 6 == 0
 with equal scores: np.array([0.0, 1.0, 2.0, 2.0, 1.0, -3.0, 9.0]), np.arange(7) % 6 == 0
-with a large negative score: np.array([5.0, 0.5, -4.0, 1.0, 0.2]), np.arange(5) % 4 == 0
+with a large negative score: np.array([5.0, 0.5, -4e12, 1.0, 0.2]), np.arange(5) % 4 == 0
 with scores of 0 and below: np.array([-5.0, -1, 0, -2, 0, -1, 0]), np.arange(7) % 6 == 0
-without special tokens: n(5), np.zeros(5, dtype=bool)
+without special tokens, close to one another: 1 + n(5) / 1000, np.zeros(5, dtype=bool)
 of 200 tokens with four scores: rng.integers(0, 4, 200).astype(float), np.arange(200) < 1
 of drawn size: rng.integers(0, 4, 3 * p).astype(float), np.arange(3 * p) % p == 0
 ## solution
@@ -130,7 +132,7 @@ of four removals: np.array([3.0, 2.0, 0.5, -1.0, -1.5])
 of nine removals: n(10) + 1
 of one removal: np.array([2.0, 1.0])
 that are all negative: -1 - rng.random(5)
-with logits of 0: np.array([0.0, 2, 0, -1])
+with logits of 0: np.array([0.0, 2, 0, -1, 2])
 of drawn size: n(p)
 ## solution
 def mean_logit(logits):
@@ -172,6 +174,7 @@ is 0.
 ## inputs
 of two maps of three tokens: n(2, 3) + 1
 with a negative sum: np.array([[1.0, -3.0, 1.0, 0.5], [2.0, 1.0, -1.0, 0.5]])
+of one map with a small sum: np.array([[1.0, -2, 1.001]])
 of as many maps as tokens: n(4, 4) - 0.7
 with zeros and equal scores: np.array([[0.0, 2, 0, 2], [0, -1, 0, 0]])
 of drawn sizes: n(p, q) + 1
@@ -192,6 +195,8 @@ return maps / np.linalg.norm(maps, axis=1, keepdims=True)
 maps.sum -> abs(maps).max  # You divide by the largest score: divide by the sum.
 maps -> abs(maps)  # The signs of the scores are lost: no absolute values here.
 sum -> mean  # You divide by the mean: the rows sum to T in place of one.
+maps -> (maps - maps.min(axis=1, keepdims=True))
+# The smallest score is subtracted first: divide the scores as they are.
 ## hints
 What is a map divided by, if its sum is negative?
 By that sum itself, sign included, each row by its own.
@@ -284,6 +289,7 @@ def mean_pair_r(maps):
 # The upper triangle has the diagonal in it, where r is 1: start above it, with k = 1.
 maps -> maps.T  # The correlations are those of tokens: a training is a row, correlate rows.
 [above] -> .diagonal(1)  # Only neighbouring rows are paired: every training goes with every other.
+[above].mean() -> [-2, -1]  # This is r of the last pair alone: take the mean over all pairs.
 [above] -> [0, 1:]  # Only pairs with the first training are in your mean: take all pairs.
 return np.mean([np.corrcoef(row, maps.mean(0))[0, 1] for row in maps])
 # This is r with the mean map, of which each training is a part. Pair trainings instead.

@@ -285,6 +285,8 @@ def _wrong_shape(a: np.ndarray, b: np.ndarray, name: str, inputs: str) -> str:
         return f"{told} That is one number; there is one for each of the {b.size} entries."
     if b.ndim == 0 and a.size == 1:
         return f"{told} It is a list of one number: return the number itself, as float(...) gives it."
+    if b.ndim == 0:
+        return f"{told} One number is asked for: which mean, sum or entry is missing at the end?"
     if a.ndim == b.ndim == 2 and near(a.T, b):
         return f"{told} It is transposed: the numbers are right."
     if a.size == b.size:
@@ -355,6 +357,8 @@ def _differentiated(function: Function, inputs: Sequence[Any]) -> Answer:
     torch = importlib.import_module("torch")
     tensors = [_tensor(value).requires_grad_() for value in inputs]
     out = function(*tensors)
+    if not all(np.array_equal(a.detach().numpy(), b) for a, b in zip(tensors, inputs, strict=True)):
+        raise _Told("Your function changes a tensor that it was given in place: work on a clone of it.")
     if not isinstance(out, torch.Tensor):
         told = f"Your function returned {type(out).__name__}"
         raise _Told(f"{told}; expected a torch tensor that can be differentiated.")

@@ -65,7 +65,7 @@ of eight tokens: n(8), n(8)
 with one token far out: np.append(n(9), 40.0), np.append(n(9), 30.0)
 with equal scores: np.array([2.0, 1.0, 1.0, 1.0, 3.0, 0.0]), n(6)
 with equal scores in both: rng.integers(0, 3, 12) + 0.0, rng.integers(0, 3, 12) + 0.0
-of drawn size: n(p + 4), n(p + 4)
+of drawn size: n(p + 4) / 1000, n(p + 4)
 ## solution
 def rank_agreement(scores, loo):
     below = [np.greater.outer(x, x).sum(1) for x in (scores, loo)]
@@ -150,6 +150,8 @@ return np.diff([game[(1,) * k + (0,) * (game.ndim - k)] for k in range(game.ndim
 # The words come in in one order alone, the reading order: average over all orders.
 np.mean(by_size) -> (by_size[0] + by_size[-1]) / 2
 # Only the first and the last place in an order count for you: average over all numbers of words before.
+return np.full(game.ndim, (game[(1,) * game.ndim] - game[(0,) * game.ndim]) / game.ndim)
+# What all words add together is split evenly: each word gets the mean of what it adds itself.
 out = -> game = game.copy(); game[(0,) * game.ndim] = 0; out =
 # The logit of no words counts as 0 for you: subtract it as it is where a word comes in first.
 np.mean(by_size) -> sum((game.ndim - size) * m for size, m in enumerate(by_size)) / game.ndim
@@ -186,9 +188,12 @@ of five texts, one word each: n(5, 6) + 2 * (m := marks(rng, 5, 6, 1)), m
 of eight texts, pairs: n(8, 5) + 3 * (m := marks(rng, 8, 5, 2)), m
 with equal scores: np.ones((4, 3)) + (m := marks(rng, 4, 3, 1)) * [[0], [1], [0], [1]], m
 with large negative scores: np.array([[3.0, -9, 1], [5, 4, -7]]), np.array([[1, 0, 0], [1, 1, 0]]) > 0
-that are all negative: -1 - rng.random((6, 4)) + (m := marks(rng, 6, 4, 2)), m
+that are all negative: 1e12 * (-1 - rng.random((6, 4)) + (m := marks(rng, 6, 4, 2))), m
 with scores of 0: np.array([[0.0, -1, 0], [0, 2, -1], [3, 0, 0]]),
  np.array([[1, 0, 1], [0, 1, 0], [1, 1, 0]]) > 0
+of one planted word or three:
+ np.array([[4.0, 2, 1, -1, 2], [4, 1, 2, 4, 3], [4, 5, 2, 1, 3], [3, 1, 4, 1, 2], [1, 2, 4, 3, 4]]),
+ np.array([[1, 0, 0, 0, 0], [1, 0, 1, 1, 0], [1, 1, 1, 0, 0], [1, 0, 0, 0, 0], [0, 1, 1, 0, 1]]) > 0
 of drawn sizes: n(p + 3, q + 3) + 2 * (m := marks(rng, p + 3, q + 3, 2)), m
 ## solution
 def planted_on_top(scores, planted):
@@ -202,6 +207,9 @@ np.inf).min -> -np.inf).max
 # One planted word on top is enough for you: of a pair, both have to be.
 scores -> abs(scores)  # You rank by size: a large negative score speaks against the class.
 mean -> sum  # This is the number of rows: divide by how many there are.
+(least > other).mean() -> float((least > other).all())
+# This says whether all rows pass: their share is asked for.
+axis=1 -> axis=0  # Columns are compared: a text is a row, so least and largest run over its tokens.
 least > other -> least < other  # The comparison is reversed: the planted words have to have more.
 return (scores.argmax(1) == planted.argmax(1)).mean()
 # The place of the first planted word is compared with the largest score: a pair has two places.
@@ -221,6 +229,8 @@ return np.mean([p[np.argsort(-s, kind="stable")[: p.sum()]].mean() for s, p in z
 # This is the mean share of planted words among the largest scores: count rows in which it is all.
 return np.mean([p[np.argsort(-s, kind="stable")[: p.sum()]].all() for s, p in zip(scores, planted)])
 # By sorting, a tie is decided by the reading order: a tie is not on top.
+return np.mean([p[np.argsort(-s, kind="stable")[: planted[0].sum()]].all() for s, p in zip(scores, planted)])
+# How many words are planted is read from the first row: each row has its own number.
 least > other -> least > other.max()
 # The largest score of the others is taken over all rows: each row has its own.
 return ((scores * planted).min(1) > (scores * ~planted).max(1)).mean()
@@ -251,7 +261,7 @@ prompt, shape (P,): the sum of the rows there. P follows from the shape.
 ## inputs
 of three tokens, a prompt of five: answer(n, 5, 3)
 of one token: answer(n, 4, 1)
-of six tokens, a prompt of two: answer(n, 2, 6)
+of six tokens, a prompt of one: answer(n, 1, 6)
 with zeros: answer(n, 3, 2) * [0, 1, 1, 0, 1]
 of drawn sizes: answer(n, p, q)
 ## solution
@@ -295,7 +305,7 @@ R_z changes, new minus old.
 of four tokens: n(4), n(4), 2.0
 with equal values: n(5), np.full(5, 1.5), -3.0
 with a negative shift: n(4), n(4), -1.5
-with equal scores near 800: np.full(4, 800.5), n(4), 1.0
+with scores near 800: np.array([800.5, 801, 799.25, 800]), n(4), 1.0
 with zeros: np.array([0.0, 1, 0]), np.array([2.0, 0, 0]), 1.5
 of drawn size: n(p), n(p), 2.5
 ## solution
@@ -308,6 +318,7 @@ def shifted_logits(z, v, c):
 c * -> z *  # This is R_z before the shift: what is asked for is the change.
 c * -> (z + c) *  # This is R_z after the shift: subtract what it was before.
 c * ->  # c is missing: the change grows with the shift.
+a * v / 2 -> v / 2  # A is missing in R_A = A v / 2.
 v / 2 -> v  # The half of Eq. (3) is missing: a product gives half to each factor.
 - a * relevance.sum() -> - relevance.mean()
 # The mean over tokens is taken away: Eq. (5) takes away the sum, shared out by attention.

@@ -102,6 +102,7 @@ def _one_row(x: Array, place: int) -> Array:
     return out
 
 
+OTHER = "This is the right answer to other inputs: "
 INPUTS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("absolute values in place of {}", np.abs),
     ("the sign of {} reversed", np.negative),
@@ -125,7 +126,7 @@ INPUTS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("{} in single precision", lambda x: np.asarray(x).astype(np.float32).astype(float)),
     ("{} in half precision", lambda x: np.asarray(x).astype(np.float16).astype(float)),
 )
-"""Changes of inputs, with words that end "This would be right with ..."."""
+"""Changes of inputs, with words that end this sentence."""
 
 
 def exchange(i: int, j: int) -> Callable[[Sequence[Any]], list[Any]]:
@@ -145,10 +146,10 @@ def other_inputs(asked: Asked) -> str:
             return [change(x) if k in chosen else x for k, x in enumerate(inputs)]
 
         if asked.explained(changed):
-            return f"This would be right with {says.format(_names([names[k] for k in chosen]))}. "
+            return f"{OTHER}{says.format(_names([names[k] for k in chosen]))}. "
     for i, j in itertools.combinations(usable, 2):
         if asked.explained(exchange(i, j)):
-            return f"This would be right with {names[i]} and {names[j]} in each other's place. "
+            return f"{OTHER}{names[i]} and {names[j]} in each other's place. "
     return ""
 
 
@@ -243,7 +244,8 @@ Factors = dict[Any, list[float]]
 def _factors(asked: Asked, by_row: bool) -> Factors | None:
     """The factors, for each size of the inputs, or None if an answer is not right up to one factor."""
     found: Factors = {}
-    for case, p, a, b in asked.arrays():
+    drawn = {(p, repr(case.inputs)): (case, p, a, b) for case, p, a, b in asked.arrays()}  # each input once
+    for case, p, a, b in drawn.values():
         for one, wanted in zip(a, b, strict=True) if by_row else [(a, b)]:
             c = _scale(one, wanted, asked.tolerance)
             if not c:  # of zeros nothing is known
@@ -261,8 +263,9 @@ def _equal(numbers: list[float]) -> bool:
 def factor_by_size(asked: Asked) -> str:
     """Right up to a factor that is the same for all inputs of a size, or of any size in one part."""
     found = None if asked.exercise.whole else _factors(asked, by_row=False)
-    if not found or max(map(len, found.values())) < 2 or not all(map(_equal, found.values())):
-        return ""
+    off = [of for of in (found or {}).values() if len(of) > 1 and abs(of[0] - 1) > 1e-6]
+    if not found or not off or not all(map(_equal, found.values())):
+        return ""  # no size with two inputs that have another factor than 1
     factors = [c for of in found.values() for c in of]
     if _equal(factors):
         parts = _names([asked.exercise.parts[p] for p in asked.parts])
@@ -290,6 +293,8 @@ def one_term(asked: Asked) -> str:
     """Right up to one number that is added, for each row or for all entries."""
     if any(b.ndim == 0 or b.shape[-1] < 2 for *_, b in asked.arrays()) or asked.exercise.whole:
         return ""
+    if not any(np.ptp(b) > 0 and not close(a, b, asked.tolerance).all() for *_, a, b in asked.arrays()):
+        return ""  # between equal numbers anything is one term
     for rows in (False, True):
         for _, _, a, b in asked.arrays():
             off, scale = a - b, max(1e-3, float(np.abs(np.nan_to_num(b)).max()))
@@ -305,7 +310,7 @@ def one_term(asked: Asked) -> str:
 def in_order(asked: Asked) -> str:
     """The right numbers in other places."""
     for *_, a, b in asked.arrays():
-        if b.size < 2 or not close(np.sort(a, axis=None), np.sort(b, axis=None), asked.tolerance).all():
+        if not close(np.sort(a, axis=None), np.sort(b, axis=None), asked.tolerance).all():
             return ""
     return "The numbers are right, but in another order: which entry belongs to which place? "
 
@@ -313,7 +318,8 @@ def in_order(asked: Asked) -> str:
 def places(asked: Asked) -> str:
     """Only the first entry (row, column) is right, on all inputs."""
     for axis, thing in ((0, "entry"), (0, "row"), (1, "column")):
-        if any(b.ndim != (1 if thing == "entry" else 2) or b.shape[axis] < 2 for *_, b in asked.arrays()):
+        shapes = [b.shape for *_, b in asked.arrays()]
+        if any(len(s) != (1 if thing == "entry" else 2) for s in shapes) or max(s[axis] for s in shapes) < 2:
             continue
         marks: list[list[bool]] = []
         for *_, a, b in asked.arrays():

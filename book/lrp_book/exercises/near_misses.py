@@ -131,7 +131,10 @@ def _calls(node: ast.Call, function: ast.Attribute, text: Text) -> Iterator[tupl
     of, first, *rest = [f"({text(function.value)})", *map(text, [*node.args, *node.keywords]), ""]
     on_array = of != "(np)"
     for other in _FUNCTIONS.get(function.attr, ()):
-        yield FUNCTION, f"{of}.{other}({', '.join([first, *rest])})"
+        if other == "median" and on_array:  # no method of an array
+            yield FUNCTION, f"np.median({', '.join([of, first, *rest])})"
+        else:
+            yield FUNCTION, f"{of}.{other}({', '.join([first, *rest])})"
     if on_array and node.args and function.attr in ("sum", "mean", "max", "var", "softmax"):
         yield EVERYTHING, f"{of}.{function.attr}()"
         for axis in (0, -2):

@@ -96,6 +96,8 @@ sorted(found) -> sorted(found, reverse=True)
 # The factor multiplied last is closest to the output.
 share / len(node) -> share / 2
 1.0 -> 2.0  # One half is missing on every path: the outermost multiplication divides, too.
+share / len(node) -> share / len(grouping)
+# You divide by the number of the outermost parts everywhere: each multiplication has its own number.
 share / len(node) -> share  # Each factor gets everything, as in LOO: divide at each multiplication.
 share / len(node) -> share / len(node) if isinstance(part, int) else share
 # Only single factors get a part: a product inside gets its part, too, and hands that on.
@@ -138,6 +140,8 @@ values.prod() -> -values.prod()  # The sign is reversed: LOO is f(x) minus f wit
 return [np.delete(values, i).prod() for i in range(len(values))]
 # This is the gradient, the product of the others. LOO is a difference of two outputs.
 .prod() -> .prod() / 2  # One half too many: LOO is not a relevance rule, and nothing is split.
+return values[values != 0].prod() + 0 * values
+# Factors of 0 are left out of the product: with one of them f is 0.
 ## hints
 What is the product once x_i is 0?
 Do what the formula says: a copy with a 0 in it for every i, and one subtraction.

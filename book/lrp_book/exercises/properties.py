@@ -157,7 +157,7 @@ def _swap(asked: Asked) -> str:
     return ""
 
 
-ENDS = {0: "first", -1: "last", 1: "second"}
+ENDS = {0: "first", -1: "last", 1: "second", 2: "third"}
 
 
 def _reach(asked: Asked) -> str:
@@ -166,10 +166,15 @@ def _reach(asked: Asked) -> str:
         if min(np.ndim(case.inputs[k]) for case in asked.cases) < (1 if axis == 0 else 2):
             continue
 
-        def moved(x: Array, axis: int = axis, place: int = place) -> Array:
+        def moved(x: Array, up: float = 1, axis: int = axis, place: int = place) -> Array:
             out = x.copy()
-            np.moveaxis(out, axis, 0)[place] += 1.5 if place != 1 or x.shape[axis] > 1 else 0
+            if place < x.shape[axis]:
+                line = np.moveaxis(out, axis, 0)[place, ...]
+                line += up * (1 + np.random.default_rng(5).random(line.shape))
             return out
+
+        def far(x: Array, moved: Callable[..., Array] = moved) -> Array:
+            return moved(x, up=-99)
 
         marks = [_marks(four) for four in _answers(asked, _on(asked, [k], moved))]
         thing = "entry" if np.ndim(asked.cases[0].inputs[k]) == 1 else "column" if axis else "row"
@@ -177,8 +182,11 @@ def _reach(asked: Asked) -> str:
         seen = [(right, given) for right, given in marks if right.any()]
         if len(seen) > 2 and not any(given.any() for _, given in seen):
             return f"Your answer does not see {what}, the right one does. "
-        if len(marks) > 2 and not seen and 2 * sum(given.any() for _, given in marks) > len(marks):
+        blind = len(marks) > 2 and not seen and 2 * sum(given.any() for _, given in marks) > len(marks)
+        if blind and not any(right.any() for right, _ in map(_marks, _answers(asked, _on(asked, [k], far)))):
             return f"Your answer changes with {what}, the right one does not. "
+        if not any(right.size > 1 for right, _ in seen):  # one number has no parts
+            continue
         if len(seen) > 2 and 2 * sum((given & ~right).any() for right, given in seen) > len(seen):
             return f"If {what} changes, entries of your answer change that have nothing to do with it. "
         if len(seen) > 2 and 2 * sum((right & ~given).any() for right, given in seen) > len(seen):

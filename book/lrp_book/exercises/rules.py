@@ -135,7 +135,7 @@ divides by n, the mean is not held constant; returns (T, n).
 ## inputs
 of two tokens, three wide: n(2, 3), 2 * n(2, 3) + 1, n(3) + 1, 1e-12
 of as many tokens as it is wide: n(4, 4), 2 * n(4, 4) + 1, n(4) + 1, 1e-5
-with a large constant inside the root: n(3, 5), 2 * n(3, 5) + 1, n(5) + 1, 0.5
+of one token, with a large constant inside the root: n(1, 5), 2 * n(1, 5) + 1, n(5) + 1, 0.5
 with zeros and a constant row: n(2, 3), np.array([[0.0, 1, 0], [2, 2, 2]]), np.array([1.0, 0, 2]), 0.1
 of drawn sizes: n(p, q), n(p, q), n(q), 1e-5
 ## solution
@@ -247,7 +247,7 @@ y to x. g_y and x are (T, n), gamma is (n,), the mean runs over the last axis; r
 ## inputs
 of two tokens, three wide: n(2, 3), 2 * n(2, 3) + 1, n(3) + 1, 1e-6
 of as many tokens as it is wide: n(4, 4), 2 * n(4, 4) + 1, n(4) + 1, 1e-5
-with a large constant inside the root: n(3, 5), 2 * n(3, 5) + 1, n(5) + 1, 0.5
+of one token, with a large constant inside the root: n(1, 5), 2 * n(1, 5) + 1, n(5) + 1, 0.5
 with zeros and a row of zeros: n(2, 3), np.array([[0.0, 1, 2], [0, 0, 0]]), np.array([1.0, 0, 2]), 0.1
 of drawn sizes: n(p, q), n(p, q), n(q), 1e-5
 ## solution
@@ -352,7 +352,7 @@ relevance at the words alone, without the positions, after the shift, shape (T,)
 ## inputs
 of five tokens, three wide: n(5, 3), n(5, 3), n(3)
 of as many tokens as they are wide: n(4, 4), n(4, 4), n(4)
-of two tokens, six wide: n(2, 6), n(2, 6), n(6)
+of one token, six wide: n(1, 6), n(1, 6), n(6)
 with zeros: np.array([[0.0, 1], [2, 0], [0, 0]]), n(3, 2), np.array([1.0, 0])
 of drawn sizes: n(p, q), n(p, q), n(q)
 ## solution
@@ -368,6 +368,7 @@ word + c -> c  # This is the change alone: the relevance before it is missing.
 return (word * g).sum(-1) + c.sum()  # c moves the relevance by its product with g, not by its sum.
 return (word * g).sum(-1) + (c * g).sum(-1).mean()
 # The mean change is added to every token. Each has its own g and moves by its own c . g.
+return (word + c) @ g.T  # Every word is multiplied with the g of all tokens: each has its own, row by row.
 sum -> mean  # This is the mean over dimensions: relevance of a token is their sum.
 word + c -> word + c / len(word)  # The shift is shared out among the tokens: every word gets all of c.
 ## hints
@@ -388,7 +389,7 @@ embeddings.
 ## inputs
 of three dimensions: 1.5, np.array([2.0, -1.0, 0.5])
 of eight dimensions, negative relevance: -0.7, n(8)
-of five dimensions, g of small norm: 0.4, 0.1 * n(5)
+of five dimensions, g of small norm: 0.4, 0.001 * n(5)
 with zeros in g: 0.8, np.array([0.0, 2, 0, -1])
 of drawn size: *n(1), n(p)
 ## solution

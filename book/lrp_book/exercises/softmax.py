@@ -25,7 +25,8 @@ For A = softmax(z) over the last axis: carry g from A to z by Eq. (5), g = R / a
 ## inputs
 of two queries and three keys: n(2, 3), n(2, 3)
 of as many queries as keys: n(4, 4), 2 * n(4, 4)
-with scores near 800 in one row: n(2, 3), [[800.0], [0]] + n(2, 3)
+of one query: n(1, 4), n(1, 4)
+with scores near 2000 in one row: n(2, 3), [[2000.0], [0]] + n(2, 3)
 with zeros and equal scores: np.array([[0.0, 1, 0], [2, 0, 0]]), np.array([[0.0, 0, 0], [1, 0, 1]])
 of drawn sizes: n(p, q), n(p, q)
 ## solution
@@ -96,7 +97,7 @@ of two queries, three keys, width four: n(2, 4), n(2, 3), n(3, 4)
 of as many queries as keys: n(3, 2), n(3, 3), n(3, 2)
 of one query: n(1, 1), n(1, 4), n(4, 1)
 with scores near 800: n(2, 3), 800 + n(2, 4), n(4, 3)
-with values of 0, one row of scores near -800: n(2, 2), [[0.0], [-800]] + n(2, 3),
+with values of 0, one row of scores near -2000: n(2, 2), [[0.0], [-2000]] + n(2, 3),
  np.array([[0.0, 1], [2, 0], [0, 0]])
 of drawn sizes: n(p, s), n(p, q), n(q, s)
 ## solution
@@ -111,6 +112,7 @@ g_o -> g_o / 2
 -1 -> 0
 # The softmax runs over the wrong axis: each query's weights sum to one over the keys, the last axis.
 return v * (a.T @ g_o)  # This is relevance, v g_v: return g_v itself.
+a.T @ g_o -> a @ v  # This is o, the way forward: carry g_o back to v.
 a.T -> z.T  # The scores z are where the attention belongs: the softmax is missing.
 g_o -> np.ones_like(g_o)  # g_o is not used: you give back the weights alone.
 - z.max(-1, keepdims=True) ->
