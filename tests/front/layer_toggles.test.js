@@ -116,7 +116,7 @@ Deno.test("layers in words: both methods by name, neighbours as a range", () => 
 });
 
 Deno.test("ranks in words", () => {
-  assert.equal(rankInWords(0.5, 12, 4096, false), "rank 12 of 4,096 sets of layers");
+  assert.equal(rankInWords(0.5, 12, 4096, false), "rank 12 of 4,096 sets of layers, best first");
   assert.equal(rankInWords(0.5, 1200, 4096, true), "would rank 1,200 among the 4,096 sets of layers");
   assert.equal(rankInWords(NaN, 1, 8, false), "no rank");
   assert.equal(rankInWords(-0.5, 4097, 4096, true), "below all 4,096 masks");

@@ -123,7 +123,7 @@ function rankInWords(r, rank, masks, open) {
   const [place, all] = [rank, masks].map((count) => count.toLocaleString("en"));
   return open
     ? `would rank ${place} among the ${all} sets of layers`
-    : `rank ${place} of ${all} sets of layers`;
+    : `rank ${place} of ${all} sets of layers, best first`;
 }
 
 /**

@@ -135,7 +135,11 @@
   async function reveal(deck) {
     const inWidget = () => document.activeElement?.closest(WIDGETS);
     await Reveal.initialize({ ...OPTIONS, keyboardCondition: () => !inWidget(), plugins: [RevealNotes] });
+    const slides = elements(deck, ".slides > section");
+    const offTheTabs = () => slides.forEach((slide) => slide.inert = slide !== Reveal.getCurrentSlide());
+    offTheTabs(); // what is not shown is not reached by Tab either
     Reveal.on("slidechanged", async () => {
+      offTheTabs();
       dispatchEvent(new Event("resize")); // plots drawn elsewhere take their place
       await frame();
       fitCurrent();
