@@ -31,7 +31,7 @@ EXAMPLES = (
     "The plot is a tedious string of coincidences.",
 )
 """Embedded reviews that were picked: the first is for CP-LRP, the second for AttnLRP."""
-ONE_TOKEN = EXAMPLES[-1]
+ONE_TOKEN = "Flat lighting and wooden acting sink this submarine thriller early."
 
 
 @lru_cache
