@@ -298,12 +298,15 @@ def test_the_figure_of_table_2_tells_the_papers_values() -> None:
 
 
 def test_from_scratch_by_hand(tmp_path: Path) -> None:
-    row = from_scratch(str(RESULTS))["gpt2", 1]["pearson"]
+    made = from_scratch(str(RESULTS))["gpt2"].sel(statistic="pearson").isel(training=0)
+    row = {what: mean(made.sel(what=what)) for what in ("own", "ceiling", "lead")}
     first, *others = (load_run(RESULTS / f"wirings/gpt2-seed-{seed}") for seed in range(3))
     assert row["own"] == bootstrap_mean(first.r("attnlrp", WORDS))
     each = np.array([two_loo(f"wirings/{first.name}", f"wirings/{other.name}") for other in others])
     known = each[:, ~np.isnan(each).all(0)]
     assert row["ceiling"].mean == pytest.approx(np.nanmean(known, axis=0).mean(), abs=1e-6)
+    lead = first.r("attnlrp", WORDS) - np.nanmean(np.where(np.isnan(each).all(0), np.inf, each), axis=0)
+    assert row["lead"].mean == pytest.approx(lead[np.isfinite(lead)].mean(), abs=1e-6)
     with pytest.raises(MissingRecord, match="no wirings"):
         from_scratch(str(tmp_path))
 

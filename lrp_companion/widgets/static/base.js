@@ -433,7 +433,7 @@ function spreadLabels(labels, gap, top, bottom) {
 function beginning({ tokens, special, text }) {
   const pieces = tokens.filter((_, i) => !special[i]).join(" ").replaceAll(" ##", "");
   const whole = visible(text || pieces);
-  return whole.length > 60 ? `${whole.slice(0, 58)} …` : whole;
+  return whole.length > 72 ? `${whole.slice(0, 70)} …` : whole;
 }
 
 /**
