@@ -18,7 +18,7 @@ pytest.importorskip("papermill", reason="papermill comes with the extra book")
 from lrp_book import build
 
 from lrp_companion.checks import InputError
-from lrp_companion.show.canvas import DPI
+from lrp_companion.show.canvas import DPI, FIGURE_WIDTH
 
 NOTEBOOKS = sorted((build.ROOT / "notebooks").glob("*.ipynb"))
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -51,13 +51,13 @@ def test_committed_outputs_hold_no_error_stderr_path_or_widget(path: Path) -> No
 
 @every_notebook
 def test_figures_are_so_narrow_that_a_phone_shows_their_words(path: Path) -> None:
-    """Words of 10 points have 9 pixels where 5.7 inches fill 360 pixels; slides have figures of their own."""
+    """Words of 10 points have 10 pixels where 5 inches fill 360 pixels; slides have figures of their own."""
     for cell in code_cells(path):
         if "wide=True" not in cell.source:
             for output in cell.outputs:
                 if picture := output.get("data", {}).get("image/png"):
                     width = Image.open(io.BytesIO(base64.b64decode(picture))).width
-                    assert width <= 5.7 * DPI, cell.source[:200]
+                    assert width <= FIGURE_WIDTH * DPI + 1, cell.source[:200]
 
 
 @every_notebook

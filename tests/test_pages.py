@@ -109,6 +109,17 @@ def test_page_fits_a_phone(opened: tuple[str, Any, Watch]) -> None:
             .map(e => `${e.tagName}.${e.className}: ${e.innerText?.slice(0, 40)}`).slice(0, 8)"""
     )
     assert width <= 360, f"{width} px wide; beyond the edge: {wide}"
+    broken = page.evaluate(
+        """() => [...document.querySelectorAll('article :is(td, th), article :is(td, th) *')]
+            .flatMap(e => [...e.childNodes])
+            .filter(n => n.nodeType === 3 && /^[−-]?[0-9.]+°?$/.test(n.data.trim()))
+            .filter(n => {
+                const range = document.createRange();
+                range.selectNodeContents(n);
+                return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1;
+            }).map(n => n.data)"""
+    )
+    assert not broken, "numbers in two pieces"
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -265,6 +265,14 @@ def test_a_projector_of_1024_by_768_shows_whole_slides(site: str, visit: Any) ->
         assert not (small := page.evaluate(SMALL.replace("size < 16", "size < 12.7"))), (number + 1, small)
 
 
+def test_no_control_of_a_hidden_slide_is_reached_by_tab(site: str, visit: Any) -> None:
+    page = opened(visit, f"{site}/book/slides/session2.html")
+    for number in (0, 3, 1):
+        turn_to(page, number)
+        inert = page.evaluate("[...document.querySelectorAll('.slides > section')].map(slide => slide.inert)")
+        assert [k for k, off in enumerate(inert) if not off] == [number]
+
+
 def test_answers_stay_hidden_until_asked(site: str, visit: Any) -> None:
     page = opened(visit, f"{site}/book/slides/session2.html")
     visible = (

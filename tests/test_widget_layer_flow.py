@@ -53,6 +53,9 @@ def check(page: Any, flows: list[dict[str, Any]]) -> None:
         np.testing.assert_allclose(shares, 100 * abs(flow.scores[step]) / scale, atol=0.06)
         filled = panel.locator(".lrp-flow-level > i[data-heat]").count()
         assert filled == (step + 2) * len(flow.tokens), "LOO is below"
+        heard = page.locator(".lrp-flows ~ p.lrp-hidden").first.text_content().replace("\u2212", "-")
+        told = [float(value) for value in re.findall(r" ([+-]?[\d.]+\d)[,.]", heard)]
+        np.testing.assert_allclose(told, loo.scores, atol=6e-4)
         r = panel.locator(".lrp-flow-title strong").text_content().replace("\u2212", "-").split(" ")[-1]
         assert float(r) == pytest.approx(lrp.pearson(flow.scores[step], loo.scores), abs=0.0051)
 

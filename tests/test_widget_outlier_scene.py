@@ -45,6 +45,14 @@ def test_every_state_shows_the_packages_r(scene: OutlierScene, show: Any) -> Non
         shown = [float(panels.nth(k).get_attribute("data-r")) for k in range(2)]
         np.testing.assert_allclose(shown, scene.r(without=without, ranked=ranked), atol=1e-12)
         assert panels.nth(0).locator("g.lrp-scene-out").count() == without
+        for k, scores in enumerate((one.scores for one in MAPS)):
+            said = [f"LOO {a:+.3f}, relevance {b:+.3f}" for a, b in zip(LOO.scores, scores, strict=True)]
+            told = [
+                text.replace("\u2212", "-") for text in panels.nth(k).locator("title").all_text_contents()
+            ]
+            assert [text.split(": ")[1] for text in told] == said
+            label = panels.nth(k).locator("svg").get_attribute("aria-label").replace("\u2212", "-")
+            assert (told[0] in label) != without
         mean = MEANS["spearman" if ranked else "pearson"][without].mean
         assert f"{abs(mean):.2f}" in page.locator("td.lrp-here").inner_text()
     assert [state_of(page, key) for key in ("without", "ranked")] == [True, True]

@@ -225,13 +225,18 @@ def test_stop_leaves_what_was_computed(at: Any) -> None:
     assert watch.nothing()
 
 
-def test_a_click_on_a_token_says_what_its_removal_does(at: Any, python: Classifier) -> None:
+@pytest.mark.parametrize("key", ["Enter", " "])
+def test_a_token_is_removed_by_key_and_the_page_says_what_that_does(
+    key: str, at: Any, python: Classifier
+) -> None:
     page, _ = at(f"#sentence.text={quote(TEXT)}")
     (loo,) = lrp.attribute(python, TEXT, method="loo")
     item = page.locator("ol[aria-label=LOO] li").nth(4)
     item.focus()
-    page.keyboard.press("Enter")
+    before = page.evaluate("scrollY")
+    page.keyboard.press(key)
     said = page.locator(".lrp-panel [aria-live]").first.inner_text().replace("−", "-")
+    assert page.evaluate("scrollY") == before, "a space scrolls nothing"
     assert f"Without “{loo.tokens[4]}”" in said and f"{loo.logit - loo.scores[4]:.3f}" in said
     way = "falls" if loo.scores[4] > 0 else "rises"
     assert item.get_attribute("data-removed") == "" and f"{way} by {abs(loo.scores[4]):.3f}" in said
@@ -304,7 +309,10 @@ def test_loading_hands_the_focus_on_and_a_link_says_that_it_was_copied(at: Any) 
     page.keyboard.press("Enter")
     page.wait_for_selector(".lrp-loader", state="detached", timeout=30_000)
     assert page.evaluate("document.activeElement !== document.body")
-    page.get_by_text("Link to this state").click()
+    explain(page, f"{TEXT} .")
+    link = page.get_by_text("Link to this state")
+    assert link.get_attribute("href").endswith("%2E"), "programs cut a full stop off a link"
+    link.click()
     page.wait_for_function("document.querySelector('.lrp-foot [role=status]')?.textContent")
 
 

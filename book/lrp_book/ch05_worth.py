@@ -192,8 +192,8 @@ def scale(runs: Sequence[TextRun], *, tokens: str = "no-special") -> list[Row]:
     Returns
     -------
     list
-        Rows `kind`, `what` the r is of, in words, its `colour`, the `model` whose LOO it is with, its
-        `layers`, the mean `r` (interval), `values` by example and `n`.
+        Rows `kind`, `what` the r is of, in words, the `name` of its method, the `model` whose LOO it is with,
+        its `layers`, the mean `r` (interval), `values` by example and `n`.
     """
     rows: list[Row] = []
 
@@ -201,7 +201,7 @@ def scale(runs: Sequence[TextRun], *, tokens: str = "no-special") -> list[Row]:
         row: Row = {
             "kind": kind,
             "what": what,
-            "colour": styles([name])[name].colour,
+            "name": name,
             "model": run.model,
             "layers": run.layers,
             "r": bootstrap_mean(r),
@@ -252,8 +252,9 @@ def scale_strip(rows: Sequence[Row], *, title: str) -> Drawing:
         values = [row["r"].mean for row in lines[name]]
         axes.plot([min(values), max(values)], [y, y], color=QUIET, linewidth=0.8, zorder=1)
         for row in lines[name]:
-            face = row["colour"] if row["layers"] == max(depths) else "none"
-            look: Row = {"color": row["colour"], "markerfacecolor": face, "markersize": 5}
+            colour = styles([row["name"]])[row["name"]].colour
+            face = colour if row["layers"] == max(depths) else "none"
+            look: Row = {"color": colour, "markerfacecolor": face, "markersize": 5}
             axes.plot(row["r"].mean, y, marker=KINDS[row["kind"]], linestyle="none", **look)
         axes.annotate(
             f"{means[name]:.2f}",

@@ -64,7 +64,6 @@ READINGS: Mapping[str, Mapping[str, str]] = {
 }
 """Ways to read a map: which tokens count, and whether relevance at position embeddings is added."""
 STATISTIC = {"pearson": "Pearson", "spearman": "rank (Spearman)"}
-"""Colour and marker of each reading."""
 METHODS = ("attnlrp", "cp-lrp", "mask-gradient", "gradient-x-input")
 GATES = {
     "1/4, from the right": "attnlrp:gate=right",
@@ -466,10 +465,12 @@ def audit(run: TextRun) -> Row:
     return {**counts(cells), **{f"as stated, {reading}": nearer for reading, nearer in stated.items()}}
 
 
-def worth(groups: Groups, methods: Sequence[str] = METHODS[:3], **read: str) -> Mapping[str, xr.DataArray]:
+def worth(
+    groups: Groups, methods: Sequence[str] = METHODS[:3], *, statistic: str = "pearson"
+) -> Mapping[str, xr.DataArray]:
     """`worth_over_trainings` at the words by wiring, of those with several trainings that keep their maps."""
     return {
-        name: worth_over_trainings(runs, methods, **read)
+        name: worth_over_trainings(runs, methods, statistic=statistic)
         for name, runs in groups.items()
         if len(runs) > 1 and all("map" in run.tables["methods"].column_names for run in runs)
     }

@@ -10,6 +10,7 @@ training would give is its partial r given the other training's LOO.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -113,7 +114,12 @@ def other_loo(
 
 
 def worth(
-    run: TextRun, others: Sequence[TextRun], methods: Sequence[str] = METHODS, **read: str
+    run: TextRun,
+    others: Sequence[TextRun],
+    methods: Sequence[str] = METHODS,
+    *,
+    tokens: str = "no-special",
+    statistic: str = "pearson",
 ) -> xr.DataArray:
     """What r of each method is worth beside other trainings: axes explainer, what and example.
 
@@ -127,18 +133,19 @@ def worth(
     ----------
     run : a run with --keep-maps.
     others : runs of other trainings.
-    read : `tokens`, "no-special" unless told, and `statistic`, "pearson" unless told.
     """
     if not others:
         hint = "pass the runs of other trainings"
         raise InputError("worth", got="no other run", expected="at least one", hint=hint)
-    own = r_with_loo(run, list(methods), **vars(Protocol(**{"tokens": "no-special"} | read))).values
-    between = np.stack([other_loo(run, other, None, **read) for other in others])[:, None]
+    read = Protocol(tokens=tokens, statistic=statistic)
+    own = r_with_loo(run, list(methods), **vars(read)).values
+    r = partial(other_loo, run, tokens=tokens, statistic=statistic)
+    between = np.stack([r(other) for other in others])[:, None]
     maps = [run.maps(method) for method in methods]
-    theirs = np.stack([[other_loo(run, other, of, **read) for of in maps] for other in others])
-    partial, theirs = _known_mean(partial_r(own, theirs, between)), _known_mean(theirs)
+    theirs = np.stack([[r(other, of) for of in maps] for other in others])
+    beside, theirs = _known_mean(partial_r(own, theirs, between)), _known_mean(theirs)
     ceiling = np.broadcast_to(_known_mean(between), own.shape)
-    columns = [own, theirs, own - theirs, partial, ceiling, own - ceiling]
+    columns = [own, theirs, own - theirs, beside, ceiling, own - ceiling]
     coords = {"explainer": list(methods), "what": list(WHAT), "example": run.examples}
     return xr.DataArray(np.stack(columns, 1), coords, list(coords))
 
@@ -151,7 +158,11 @@ def _known_mean(columns: np.ndarray) -> np.ndarray:
 
 
 def worth_over_trainings(
-    runs: Sequence[TextRun], methods: Sequence[str] = METHODS, **read: str
+    runs: Sequence[TextRun],
+    methods: Sequence[str] = METHODS,
+    *,
+    tokens: str = "no-special",
+    statistic: str = "pearson",
 ) -> xr.DataArray:
     """`worth` of every training of one model beside all others: axes training, explainer, what and example.
 
@@ -164,5 +175,6 @@ def worth_over_trainings(
         got = f"runs of other examples: {', '.join(run.name for run in runs)}"
         hint = "take a pair apart with worth"
         raise InputError("worth_over_trainings", got=got, expected="the same examples", hint=hint)
+    read = {"tokens": tokens, "statistic": statistic}
     each = [worth(run, [one for one in runs if one is not run], methods, **read) for run in runs]
     return xr.concat(each, "training").assign_coords(training=[run.name for run in runs])

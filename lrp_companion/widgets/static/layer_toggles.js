@@ -705,8 +705,8 @@ function sentenceBox(model, key, loaded, explain) {
     event.preventDefault();
     explain();
   });
-  const of = { type: /** @type {const} */ ("button"), "aria-label": `Explain: ${name.toLowerCase()}` };
-  const button = h("button", { ...of, onclick: explain }, "Explain");
+  const named = { type: /** @type {const} */ ("button"), "aria-label": `Explain: ${name.toLowerCase()}` };
+  const button = h("button", { ...named, onclick: explain }, "Explain");
   const show = () => {
     const { text } = sentenceOf(model, key);
     if (text !== inForce && tidy(box.value, drops) !== text) box.value = text;
