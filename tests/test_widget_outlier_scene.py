@@ -45,7 +45,7 @@ def test_every_state_shows_the_packages_r(scene: OutlierScene, show: Any) -> Non
         shown = [float(panels.nth(k).get_attribute("data-r")) for k in range(2)]
         np.testing.assert_allclose(shown, scene.r(without=without, ranked=ranked), atol=1e-12)
         assert panels.nth(0).locator("g.lrp-scene-out").count() == without
-        for k, scores in enumerate((one.scores for one in MAPS)):
+        for k, scores in enumerate(one.scores for one in MAPS):
             said = [f"LOO {a:+.3f}, relevance {b:+.3f}" for a, b in zip(LOO.scores, scores, strict=True)]
             told = [
                 text.replace("\u2212", "-") for text in panels.nth(k).locator("title").all_text_contents()
