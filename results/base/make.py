@@ -29,16 +29,21 @@ from lrp_companion.sources import base_model, load_dataset
 GRADIENTS = ("mask-gradient", "mask-gradient-4", "mask-gradient-8")
 METHODS = ("attnlrp", "cp-lrp", "ig", "gradient-x-input", "rollout", *GRADIENTS)
 """PA-LRP is AttnLRP read at word + position."""
+RECORDS = Path(__file__).parent
 PARTS: dict[str, dict[str, Any]] = {
     "maps": {"data": "sst2", "limit": None, "chunk": 128},
     "paths": {"data": "sst2", "limit": None, "chunk": 436},
     "lattice": {"data": "sst2", "limit": 200, "chunk": 20},
     "shapley": {"data": "sst2", "limit": 200, "chunk": 50},
     "imdb": {"data": "imdb", "limit": 200, "chunk": 25},
+    "imdb-rest": {"data": "imdb", "limit": 200, "chunk": 5},
     "imdb-paths": {"data": "imdb", "limit": 200, "chunk": 100},
 }
 REVIEW_REMOVALS, REVIEW_CHUNK = ("attention-mask", "mask-token"), 16
 """Removals of whole reviews, and how many tokens a step of their curves removes."""
+REST = ("attnlrp", "cp-lrp", "gradient-x-input", "rollout", "mask-gradient")
+"""Methods for the reviews that `imdb` lacks, the shortest first, with LOO by the attention mask alone: what two
+cores can do."""
 TOUCH = (
     "a warm and honest film", "the jokes are old and the plot never moves",
     "not a good film , but a short one", "she saves every scene that she is in",
@@ -56,6 +61,9 @@ def make(
     data = load_dataset(plan["data"], data_dir=data_dir)
     most = min(len(data), plan["limit"] or len(data), limit or len(data))
     sample = data.order(most, seed=seed)
+    if part == "imdb-rest":
+        there = set(np.load(RECORDS / f"{Path(clf.card.name).name}-imdb.npz")["example"].tolist())
+        sample = [k for k in sample if k not in there]
     encoded = clf.encode([data.texts[k] for k in sample], truncate=True)
     everything = [(text, np.ones(len(text), dtype=bool)) for text in encoded]
     predicted = to_numpy(kept_logits(clf, everything, progress=False)).argmax(1).tolist()
@@ -71,6 +79,9 @@ def make(
     config |= {"quick": True} if quick else {}
 
     def of_texts(some: real.Texts) -> real.Arrays:
+        if part == "imdb-rest":
+            removals = ("attention-mask",)
+            return real.explained(clf, some, removals=removals, methods=REST, curve_chunk=None)
         if part in ("maps", "imdb"):
             long = part == "imdb"
             chosen = REVIEW_REMOVALS if long else REMOVALS
@@ -84,7 +95,8 @@ def make(
             return real.shapley_of(clf, some, permutations=128, seed=seed)
         return real.paths_of(clf, some)
 
-    done = real.part_of(out, texts, of_texts, clf=clf, config=config, chunk=plan["chunk"], say=say)
+    order: dict[str, Any] = {"chunk": plan["chunk"], "shortest_first": part == "imdb-rest"}
+    done = real.part_of(out, texts, of_texts, clf=clf, config=config, say=say, **order)
     real.summarise(out, done)
 
 

@@ -348,6 +348,7 @@ def part_of(
     config: Mapping[str, Any],
     chunk: int,
     say: Callable[[str], None],
+    shortest_first: bool = False,
 ) -> Arrays:
     """Make one part of a record, `out` (.npz), chunk by chunk, the longest texts first; go on with one that
     was begun.
@@ -369,7 +370,8 @@ def part_of(
         }
 
     lengths = {example: len(texts.encoded[k]) for example, k in places.items()}
-    return in_chunks(out, lengths, of_examples, config=config, told=told, chunk=chunk, say=say)[0]
+    order: dict[str, Any] = {"chunk": chunk, "shortest_first": shortest_first, "say": say}
+    return in_chunks(out, lengths, of_examples, config=config, told=told, **order)[0]
 
 
 def by_text(arrays: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:
