@@ -50,12 +50,52 @@ for (const host of document.querySelectorAll("[data-companion-plot]")) {
   });
 }
 
-// A table that is wider than its place says so: a column that is cut at its edge looks complete.
+// A table that is wider than a phone becomes a list of its rows there, each value under its heading.
+// Elsewhere, or where it is long, it says that it scrolls: a column that is cut at its edge looks complete.
+const PHONE = matchMedia("(max-width: 560px)");
+const ROWS_OF_A_LIST = 40;
+const LINE = 24; // letters: a cell that has more takes a line of its own
+
+/**
+ * Gives each cell its heading as `data-heading`, the group's first, and the roles that a list would lose.
+ * @param {HTMLTableElement} table
+ * @returns {void}
+ */
+function nameCells(table) {
+  /** @type {string[]} */
+  const headings = [];
+  for (const row of table.tHead?.rows ?? []) {
+    const names = [...row.cells].flatMap((cell) => Array(cell.colSpan).fill(cell.innerText.trim()));
+    names.forEach((name, k) => headings[k] = [headings[k], name].filter(Boolean).join(": "));
+  }
+  const group = table.tHead?.rows[0]?.querySelector("[colspan]:not(td)")?.getAttribute("colspan");
+  table.style.setProperty("--lrp-across", group === "2" ? "2" : "auto-fill");
+  table.setAttribute("role", "table");
+  for (const row of table.rows) {
+    row.setAttribute("role", "row");
+    [...row.cells].forEach((cell, k) => {
+      const head = cell.closest("thead") !== null;
+      cell.setAttribute("role", head ? "columnheader" : k === 0 ? "rowheader" : "cell");
+      if (head) return;
+      cell.dataset.heading = headings[k] ?? "";
+      cell.classList.toggle("lrp-line", cell.innerText.length > LINE);
+    });
+  }
+}
+
 const scrolling = '.lrp-table > [role="region"], .pst-scrollable-table-container';
 for (const region of document.querySelectorAll(scrolling)) {
   const told = region.closest(".lrp-table") ?? region;
+  const table = region.querySelector("table");
+  let width = 0;
   const tell = () => {
-    told.classList.toggle("lrp-scrolls", region.scrollWidth > region.clientWidth + 1);
+    if (region.clientWidth === width || table === null) return;
+    width = region.clientWidth;
+    told.classList.remove("lrp-list", "lrp-scrolls");
+    if (region.scrollWidth <= width + 1) return;
+    const list = PHONE.matches && table.rows.length <= ROWS_OF_A_LIST;
+    if (list) nameCells(table);
+    told.classList.add(list ? "lrp-list" : "lrp-scrolls");
   };
   new ResizeObserver(tell).observe(region);
 }
