@@ -11,7 +11,7 @@ interface Window {
 
 interface HTMLElement {
   /** Of a widget that is awake in a page without a kernel. */
-  companion?: { model: unknown };
+  companion?: { model: unknown; changed: () => string[] };
 }
 
 /** What `page/browser_engine.py` puts in front of the engine: its worker's text, kernels in base64. */
@@ -38,7 +38,11 @@ declare const Reveal: {
 declare const RevealNotes: unknown;
 
 /** Sphinx's search, on its page. */
-declare const Search: { makeSearchSummary(...found: unknown[]): Node | null };
+declare const Search: {
+  makeSearchSummary(...found: unknown[]): Node | null;
+  htmlToText(markup: string, anchor?: string): string;
+};
+declare const DOCUMENTATION_OPTIONS: { SHOW_SEARCH_SUMMARY: boolean };
 
 type EngineOfPages = typeof import("../../lrp_companion/widgets/static/engine/companion.js").LRPCompanion;
 /** A model that the browser's engine has loaded. */

@@ -67,7 +67,9 @@ def in_chunks(
             raise SystemExit(f"{manifest} is of another configuration; choose another --out")
         done = dict(np.load(out))
     known = set(done["example"].tolist()) if done else set()
-    left = sorted((k for k in lengths if k not in known), key=lambda k: lengths[k], reverse=not shortest_first)
+    left = sorted(
+        (k for k in lengths if k not in known), key=lambda k: lengths[k], reverse=not shortest_first
+    )
     say(f"{out.name}: {len(known)} texts are there, {len(left)} to go")
     out.parent.mkdir(parents=True, exist_ok=True)
     made: dict[str, Any] = {"config": dict(config), "made with": surroundings()}

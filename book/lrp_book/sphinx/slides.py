@@ -89,7 +89,7 @@ def in_state(markup: str, state: str) -> str:
             expected = f"one of {', '.join(keys)}"
             raise InputError("cell", got=f"state {key!r}", expected=expected, hint="check the state")
         blob["state"][key] = _value(key, text, blob["state"][key])
-    blob["address"]["keys"] = []
+    blob["address"] |= {"keys": [], "linked": keys}
     changed = widget["open"] + widgets.embed(blob) + widget["close"]
     return markup[: widget.start()] + changed + markup[widget.end() :]
 

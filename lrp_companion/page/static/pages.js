@@ -91,7 +91,9 @@ for (const region of document.querySelectorAll(scrolling)) {
   const tell = () => {
     if (region.clientWidth === width || table === null) return;
     width = region.clientWidth;
-    told.classList.remove("lrp-list", "lrp-scrolls");
+    told.classList.remove("lrp-list", "lrp-scrolls", "lrp-tight");
+    if (region.scrollWidth <= width + 1) return;
+    told.classList.toggle("lrp-tight", !PHONE.matches);
     if (region.scrollWidth <= width + 1) return;
     const list = PHONE.matches && table.rows.length <= ROWS_OF_A_LIST;
     if (list) nameCells(table);
@@ -143,8 +145,36 @@ if (moved && nextPage instanceof HTMLAnchorElement && /_numbers_\d+\.html$/.test
   location.replace(nextPage.href + location.hash);
 }
 
-// A search that finds an entry of the index has no text to show of it, where Sphinx expects one.
+// What a fold holds is its name; the theme calls all of them "Toggle hidden content".
+for (const fold of document.querySelectorAll('summary[aria-label="Toggle hidden content"]')) {
+  fold.removeAttribute("aria-label");
+}
+for (const fold of document.querySelectorAll(".bd-sidebar-primary summary")) {
+  const above = fold.closest("li")?.querySelector("a")?.innerText ?? "";
+  fold.setAttribute("aria-label", `Pages under ${above}`);
+}
+
+const chapters = document.querySelector(".bd-sidebar-primary"), here = chapters?.querySelector("a.current");
+if (chapters && here) { // the list of pages begins at this one
+  chapters.scrollTop += here.getBoundingClientRect().top - chapters.getBoundingClientRect().top -
+    chapters.clientHeight / 3;
+}
+
+// A search that finds an entry of the index has no text of it, where Sphinx expects one. What widgets,
+// tables and code say is no text to read, and in a book opened from a folder no page can be fetched.
 if (typeof Search !== "undefined") {
-  const summary = Search.makeSearchSummary;
+  const summary = Search.makeSearchSummary, text = Search.htmlToText;
   Search.makeSearchSummary = (...found) => summary(...found) ?? document.createTextNode("");
+  Search.htmlToText = (markup, anchor) => {
+    const page = new DOMParser().parseFromString(markup, "text/html");
+    const silent = page.querySelectorAll("[data-companion-widget], .lrp-table, .cell_input");
+    silent.forEach((node) => node.remove());
+    return text(page.documentElement.outerHTML, anchor).replace(/\\[()[\]]/g, "").replace(/\s+/g, " ");
+  };
+  if (location.protocol === "file:") {
+    DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+    const said = document.createElement("p");
+    said.textContent = "Opened from a folder, the search lists titles; from a web server, excerpts as well.";
+    document.getElementById("search-results")?.before(said);
+  }
 }

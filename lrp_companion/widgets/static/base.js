@@ -656,6 +656,20 @@ function joinAddress(before, name, pieces) {
 }
 
 /**
+ * What of a widget's state is not as at the start, each `name.key=value`.
+ * @param {Model<{ [key: string]: any }>} model
+ * @param {string} name
+ * @param {{ [key: string]: any }} start
+ * @returns {string[]}
+ */
+function changedPieces(model, name, start) {
+  const text = (/** @type {string} */ key) =>
+    encodeURIComponent(toAddress(model.get(key))).replace(/\.$/, "%2E"); // which programs cut off a link
+  const changed = Object.keys(start).filter((key) => !alike(model.get(key), start[key]));
+  return changed.map((key) => `${name}.${key}=${text(key).replaceAll("%2C", ",")}`);
+}
+
+/**
  * Keep the model's linked keys and the part `#name.key=value` of the address alike, both ways.
  * @param {Model<{ [key: string]: any }>} model
  * @param {Address} address
@@ -675,13 +689,7 @@ function followAddress(model, { name, keys }, accept, link) {
       if (value !== undefined && accept(key, value, model)) model.set(key, value);
     }
   };
-  const address = () => {
-    const changed = keys.filter((key) => !alike(model.get(key), start[key]));
-    const text = (/** @type {string} */ key) =>
-      encodeURIComponent(toAddress(model.get(key))).replace(/\.$/, "%2E"); // which programs cut off a link
-    const pieces = changed.map((key) => `${name}.${key}=${text(key).replaceAll("%2C", ",")}`);
-    return joinAddress(location.hash.slice(1), name, pieces);
-  };
+  const address = () => joinAddress(location.hash.slice(1), name, changedPieces(model, name, start));
   const write = () => {
     link.href = `#${address()}`;
     clearTimeout(timer);
@@ -732,7 +740,9 @@ function wake(host, widget) {
   const model = pageModel(state), el = h("div");
   const link = h("a", { class: "lrp-link", onclick: () => copyOf(link) }, "Link to this state");
   followAddress(model, address, widget.accept, link);
-  host.companion = { model };
+  const linked = address.linked ?? address.keys; // a slide's widget leaves the address alone
+  const start = Object.fromEntries(linked.map((/** @type {string} */ key) => [key, model.get(key)]));
+  host.companion = { model, changed: () => changedPieces(model, address.name, start) };
   host.replaceChildren(el, ...(address.keys.length ? [h("p", { class: "lrp-foot" }, link)] : []));
   widget.render({ model, el });
   host.dataset.ready = "";
@@ -759,6 +769,8 @@ function mount(kind, widget) {
       if (!pieces.some((piece) => piece.startsWith(`${host.dataset.address}.`))) return;
       begin();
       if (!pieces[0].startsWith(`${host.dataset.address}.`)) return; // the address leads to another widget
+      host.tabIndex = -1; // who comes by the keyboard goes on from here
+      host.focus({ preventScroll: true });
       host.scrollIntoView({ block: "start" }); // of a tall widget the controls, which stand on top
     };
     const watch = new IntersectionObserver((entries) => {

@@ -796,7 +796,7 @@ function overview(model, board, go, axis) {
       rankInWords(view)
     }; drag it, or use its arrow keys.`;
   };
-  return { node: h("figure", { class: "lrp-all" }, title, tally, spec, caption, fold.node), paint };
+  return { node: h("figure", { class: "lrp-all" }, title, tally, fold.node, spec, caption), paint };
 }
 
 /**

@@ -108,6 +108,26 @@
   }
 
   /**
+   * The link into the book leads to the widget as it stands on the slide when it is followed.
+   * @param {HTMLElement} section
+   * @returns {void}
+   */
+  function carryState(section) {
+    const link = section.querySelector(".slide-origin a[href*='#']");
+    const host = /** @type {HTMLElement | null} */ (section.querySelector("[data-companion-widget]"));
+    if (!(link instanceof HTMLAnchorElement) || host === null) return;
+    const asked = link.hash.slice(1).split("&"); // what the slide starts with
+    const take = () => {
+      const pieces = new Map([...asked, ...host.companion?.changed() ?? []].map((piece) => [
+        piece.split("=")[0],
+        piece,
+      ]));
+      link.hash = [...pieces.values()].join("&");
+    };
+    for (const event of ["pointerdown", "focus"]) link.addEventListener(event, take);
+  }
+
+  /**
    * Widgets wake when they are seen; on paper nobody looks, so each is brought into view once.
    * @returns {Promise<void>}
    */
@@ -162,6 +182,7 @@
     const sections = elements(deck, ".slides > section");
     for (const section of sections) {
       addSteps(section);
+      carryState(section);
       fit(section);
       for (const widget of elements(section, WIDGETS)) widget.dataset.preventSwipe = "";
     }
