@@ -50,6 +50,10 @@ class Trained:
         words = [np.abs(loo).mean() for loo in self._words("attention-mask")]
         return np.array([abs(loo[0]) for loo in whole]) / np.array(words)
 
+    def targets(self) -> np.ndarray:
+        """The class that is explained, the predicted one, sentence by sentence."""
+        return self.run.example_column("target").astype(int)
+
     def size(self) -> float:
         """The mean |LOO| of a word, by the attention mask."""
         return float(np.mean([np.abs(loo).mean() for loo in self._words("attention-mask")]))
@@ -57,7 +61,7 @@ class Trained:
     def logit(self) -> float:
         """The mean size of the predicted class's logit."""
         rows = np.abs(self.run.logits())
-        return float(rows[np.arange(len(rows)), self.run.example_column("target").astype(int)].mean())
+        return float(rows[np.arange(len(rows)), self.targets()].mean())
 
     def with_shapley(self, method: str, statistic: str) -> np.ndarray:
         """r of a map with Shapley values."""

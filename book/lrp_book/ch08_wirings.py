@@ -26,9 +26,10 @@ from lrp_book.ch06_protocol import STATED, nearer_of
 from lrp_book.ch07_remedy import dominated, frontier
 from lrp_book.paired import compare_paired
 from lrp_book.predictions import BOTH_RULES, Point, one_sign
+from lrp_book.records.shapley import r_with
 from lrp_book.say import MissingRecord
 from lrp_book.worth import worth_over_trainings
-from lrp_book.yardsticks import Texts, r_with
+from lrp_book.yardsticks import Texts
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.masks import path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean

@@ -42,6 +42,7 @@ from lrp_companion.show.tables import Table, table
 Row = dict[str, Any]
 SEEDS = ("sst2-seed-0", "sst2-seed-1", "sst2-seed-2")
 REVIEWS = "sst2-imdb-seed-0-imdb"
+"""The 25 longest of 200 reviews; `-rest` has others of the 200, from the shortest on."""
 SETS = {"sst2": "SST-2", "facts": "facts", "sentences": "sentences"}
 COUNTS = dict(zip(("words", "no-first", "all"), COUNTED, strict=True))
 """What counts: its name in a record, and in chapter 6."""
@@ -415,7 +416,8 @@ def claims_at_size(folder: str) -> dict[int, tuple[str, str]]:
 
     The effects are those of `lrp_companion.paper.claims`; each is a mean over sentences and three trainings,
     with an interval over both. Two of the three protocols are read, words only, and words + positions with
-    all tokens: a record of masks has no maps to divide by their sum. IMDB is 25 reviews of one training.
+    all tokens: a record of masks has no maps to divide by their sum. IMDB is one training, and
+    the 25 longest of 200 reviews.
 
     Returns
     -------
@@ -721,14 +723,47 @@ def curves_table(folder: str) -> Table:
         {
             "ordered by": method_name(name) if name != "loo attention-mask" else "LOO",
             "SST-2": number(mean(xr.DataArray([one[name] for one in each], dims=["training", "example"]))),
-            "IMDB": number(bootstrap_mean(reviews[name])) if name in reviews else "",
+            "IMDB, long": number(bootstrap_mean(reviews[name])) if name in reviews else "",
         }
         for name in each[0]
         if "+" not in name
     ]
     n = [len(next(iter(of.values()))) for of in (each[0], reviews)]
     return table(
-        rows, caption=f"Δ of the logit, base size; SST-2: n = {n[0]}, 3 trainings; IMDB: n = {n[1]}, one"
+        rows,
+        caption=f"Δ of the logit, base size; SST-2: n = {n[0]}, 3 trainings; IMDB: the {n[1]} longest, one",
+    )
+
+
+def by_length(folder: str) -> list[Row]:
+    """CP-LRP minus AttnLRP on the reviews of IMDB, long and short apart; the mask gradient minus AttnLRP."""
+    rows = []
+    for name, words in ((REVIEWS, "longest"), (f"{REVIEWS}-rest", "shortest")):
+        r, tokens = r_of(f"{folder}/base", name), part(f"{folder}/base", name)["tokens"]
+        row: Row = {"reviews": f"the {len(tokens)} {words}", "tokens": f"{tokens.min()} to {tokens.max()}"}
+        for statistic in STATISTIC:
+            row |= {f"{READ[at]}, {statistic}": gap(r, at, statistic) for at in (WORDS, ALL)}
+            beats = ("mask-gradient", "attnlrp")
+            row[f"mask gradient, {statistic}"] = gap(r, WORDS, statistic, beats)
+        rows.append(row)
+    return rows
+
+
+def length_table(folder: str) -> Table:
+    """`by_length`, as a table."""
+    groups = {
+        "CP-LRP − AttnLRP, words": READ[WORDS],
+        "CP-LRP − AttnLRP, all tokens + positions": READ[ALL],
+        "mask gradient − AttnLRP, words": "mask gradient",
+    }
+    spans = {title: [f"{start}, {statistic}" for statistic in STATISTIC] for title, start in groups.items()}
+    columns = {"reviews": "of 200 reviews", "tokens": "tokens"}
+    columns |= {name: STATISTIC[name.split(", ")[1]] for of in spans.values() for name in of}
+    return table(
+        by_length(folder),
+        columns=columns,
+        groups=spans,
+        caption="IMDB, base size: mean differences of r with LOO",
     )
 
 
