@@ -22,6 +22,7 @@ from lrp_book import ch08_wirings as ch
 from lrp_book.committed import load_sheets
 from lrp_book.predictions import judged
 from lrp_book.say import MissingRecord, say
+from lrp_book.yardsticks import load
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError, SourceError
@@ -411,6 +412,18 @@ def test_what_the_chapter_says_of_the_mask_gradient_holds(chapter, rows):
     assert list(sides.values()).count("above") == 5
     counted = rows["llama", "all tokens"]
     assert counted["mask-gradient"].mean < counted["attnlrp"].mean
+
+
+def test_what_the_first_picture_shows(chapter):
+    """By rank the mask gradient is first in every wiring by LOO, and by Shapley values in none."""
+    records = load(RESULTS / "shapley", *ch.WIRINGS)
+    for statistic in ch.STATISTIC:
+        first = {
+            judge: {max(methods, key=lambda name: methods[name].mean) for methods in of.values()}
+            for judge, of in ch.by_judge(chapter, records, statistic).items()
+        }
+        assert "mask-gradient" not in first["Shapley values"]
+        assert first["LOO"] == {"mask-gradient"}
 
 
 def test_what_the_chapter_says_of_ranks_holds(chapter):

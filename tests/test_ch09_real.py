@@ -21,6 +21,8 @@ from lrp_companion.metrics.faithfulness import perturbation_curve
 RESULTS = str(Path(__file__).parents[1] / "results")
 LM = f"{RESULTS}/smollm2"
 
+MAPS = ("attnlrp", "cp-lrp")
+
 
 @pytest.fixture(scope="module")
 def clf():
@@ -242,3 +244,20 @@ def test_fitted_masks_are_judged_on_a_training_that_they_have_not_seen() -> None
         assert row["fitted"] == pytest.approx(judge[best], abs=1e-6)
         assert row["lead"] == pytest.approx(judge[best] - judge[0], abs=1e-6)
         assert (row["lead"] > 0.05) == (row["read"] != "words")
+
+
+def test_reviews_are_told_by_their_length_and_recomputed() -> None:
+    """Two parts without a review in both; the differences are those of plain numpy."""
+    long, short = (dict(np.load(f"{RESULTS}/base/{ch.REVIEWS}{end}.npz")) for end in ("", "-rest"))
+    assert not set(long["example"]) & set(short["example"])
+    assert short["tokens"].max() <= long["tokens"].min() and len(long["tokens"]) == 25
+    for kept, row in zip((long, short), ch.by_length(RESULTS), strict=True):
+        cuts, d = np.cumsum(kept["tokens"])[:-1], []
+        of = {
+            name: np.split(kept[name].astype(float), cuts) for name in ("word", *MAPS, "loo attention-mask")
+        }
+        for words, attn, cp, loo in zip(*of.values(), strict=True):
+            here = words.astype(bool)
+            d.append(np.corrcoef(cp[here], loo[here])[0, 1] - np.corrcoef(attn[here], loo[here])[0, 1])
+        value = row["words, pearson"]
+        assert value.mean == pytest.approx(np.mean(d), abs=1e-6) and value.n == len(d)

@@ -308,6 +308,33 @@ def test_a_link_into_a_page_brings_its_widget_into_view(site: str, browser: Any)
     page.wait_for_function(f"{inside}(document.querySelector('[data-companion-widget=layer_toggles]'))")
     pressed = page.locator(".lrp-switch[aria-pressed=true]")
     assert pressed.all_text_contents() == ["L2CP", "L3CP"] and watch.nothing(), watch
+    assert page.evaluate("document.activeElement.dataset.address") == "layers", "Tab goes on from there"
+    context.close()
+
+
+def test_a_fold_is_named_by_what_it_says(site: str, browser: Any) -> None:
+    context = browser.new_context()
+    page, _ = open_page(context, f"{site}/notebooks/04_softmax_rule.html")
+    code = page.get_by_role("main").locator("summary", has_text="Show code cell source").first
+    assert code.get_attribute("aria-label") is None
+    chevrons = page.locator(".bd-sidebar-primary summary")
+    names = chevrons.evaluate_all("all => all.map(node => node.getAttribute('aria-label'))")
+    assert names and all(name.startswith("Pages under ") and len(name) > 14 for name in names)
+    context.close()
+
+
+def test_search_says_words_and_in_a_folder_why_there_are_none(html: Path, site: str, browser: Any) -> None:
+    context = browser.new_context()
+    page, watch = open_page(context, f"{site}/search.html?q=bypassed")
+    page.wait_for_selector("#search-results p.context")
+    page.wait_for_timeout(1500)
+    texts = page.locator("#search-results p.context").all_text_contents()
+    assert texts and not any("\\(" in text for text in texts)
+    page, watch = open_page(context, f"{(html / 'search.html').as_uri()}?q=bypassed")
+    page.wait_for_selector("#search-results li a")
+    assert watch.nothing(), watch
+    assert page.locator("#search-results p.context").count() == 0
+    assert page.get_by_text("Opened from a folder, the search lists titles").is_visible()
     context.close()
 
 

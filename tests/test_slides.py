@@ -385,8 +385,10 @@ def test_a_widget_on_a_slide_reacts_and_leaves_the_address_to_the_slides(html: P
     page.wait_for_timeout(400)  # a widget writes its address after 200 ms
     assert page.evaluate("location.hash").startswith("#/")
     assert page.evaluate("Reveal.getIndices().h") == number
-    link = slide.locator(".slide-origin a").get_attribute("href")
-    assert "03_bert_layers.html#layers.bypassed=7,8,9,10,11,12&" in link
+    link = slide.locator(".slide-origin a")
+    assert "03_bert_layers.html#layers.bypassed=7,8,9,10,11,12&" in link.get_attribute("href")
+    link.focus()
+    assert "#layers.bypassed=1,7,8,9,10,11,12&" in link.get_attribute("href"), "as it stands on the slide"
 
 
 def test_choices_of_two_widgets_on_a_page_do_not_exclude_each_other(site: str, visit: Any) -> None:
