@@ -753,7 +753,7 @@ function sentenceChoice(model, loaded) {
   const boxes = h("div", { class: "lrp-side-by-side" }, first.node, second.node);
   const choose = sentences.length + own.length > 1 ? [chosen.node] : [];
   const line = h("div", { class: "lrp-controls" }, choose);
-  return { line, own: live ? [boxes, h("div", { class: "lrp-controls" }, compare)] : [], take, show };
+  return { line, own: live ? [h("div", { class: "lrp-controls" }, compare), boxes] : [], take, show };
 }
 
 /**
