@@ -27,7 +27,7 @@ from lrp_book.say import MissingRecord, number
 from lrp_book.worth import REMOVALS
 from lrp_companion.attribution import Attribution
 from lrp_companion.masks import NONE, PATHS, bypassed, mask_label, masks_on_paths, path_masks
-from lrp_companion.metrics import Interval, bootstrap_mean, leverage
+from lrp_companion.metrics import Interval, bootstrap_mean, leverage, spearman
 from lrp_companion.metrics.statistics import side_of_zero
 from lrp_companion.paper.claim_specs import SPECS, Spec
 from lrp_companion.paper.claims import EFFECT_SIDES, Effect, claims, side, verdict
@@ -320,6 +320,44 @@ def base_outcomes(folder: str) -> list[Row]:
     for point, says, given in of_reviews:
         rows.append(_row(point, says, outcome(all(item.holds for item in given), 1), given))
     return rows
+
+
+def reviews_outcomes(folder: str) -> list[Row]:
+    """The prediction for the shorter reviews (`2026-11-28-reviews.md`), judged as in `base_outcomes`."""
+    base, rest = f"{folder}/base", f"{REVIEWS}-rest"
+    long, short = (r_of(base, name) for name in (REVIEWS, rest))
+
+    def rises(statistic: str) -> list[Item]:
+        d = [gap(r, ALL, statistic).mean for r in (short, long)]
+        return [above("d, short − long", d[0] - d[1])]
+
+    def decided(statistic: str) -> list[Item]:
+        d = gap(short, WORDS, statistic)
+        return [Item("d", d, d.high < 0)]
+
+    each = np.concatenate([lead(at(r, WORDS), *PAIR).values for r in (long, short)])
+    parts = (part(base, name) for name in (REVIEWS, rest))
+    tokens = np.concatenate([kept["tokens"][np.argsort(kept["example"])] for kept in parts])
+    beats = [
+        above(f"mask gradient − {rival}, {statistic}", gap(short, WORDS, statistic, ("mask-gradient", rival)))
+        for statistic in STATISTIC
+        for rival in ("attnlrp", "cp-lrp")
+    ]
+    others = [name for name in short.explainer.values if name != "rollout"]
+    last = [above(f"{name} − rollout", gap(short, WORDS, pair=(name, "rollout"))) for name in others]
+    given = (
+        ("words: d < 0 by Pearson", decided("pearson")),
+        ("words: d < 0 by rank", decided("spearman")),
+        ("all with positions: d by Pearson above that of the longest", rises("pearson")),
+        ("all with positions: d by rank above that of the longest", rises("spearman")),
+        ("words: d falls with the length", [below("rank correlation", spearman(each, tokens))]),
+        ("mask gradient ahead of both rule sets", beats),
+        ("rollout last of five", last),
+    )
+    return [
+        _row(k, says, outcome(all(item.holds for item in items), 1), items)
+        for k, (says, items) in enumerate(given, start=1)
+    ]
 
 
 def _row(point: int, says: str, came: str, items: Sequence[Item]) -> Row:
@@ -793,3 +831,4 @@ if __name__ == "__main__":
     where = sys.argv[1] if len(sys.argv) > 1 else "results"
     print(outcomes_table(base_outcomes(where), caption="The base-size model"))
     print(outcomes_table(smollm2_outcomes(where), caption="SmolLM2"))
+    print(outcomes_table(reviews_outcomes(where), caption="The shorter reviews"))
