@@ -23,7 +23,7 @@
  * @property {number[]} loo
  * @property {number[]} shownLoo
  * @property {number[][]} graphs the maps of the left and of the right graph
- * @property {ReturnType<typeof fieldOf>} field
+ * @property {(shares: Shares) => number} r with LOO
  * @property {boolean} conserves whether each of the maps adds up to the logit
  */
 
@@ -32,7 +32,7 @@ const FACTORS = ["query", "key", "value"];
 const WORDS = ["queries", "keys", "values"];
 /** @type {{ [kind in Kind]: string }} */
 const KINDS = { raw: "raw", "sum-to-one": "sum to one" };
-const WIDE = 340, HIGH = 304, SIDE = 280, TOP = 32, LEFT = 30; // of the picture; of the triangle in it
+const WIDE = 340, HIGH = 308, SIDE = 280, TOP = 32, LEFT = 30; // of the picture; of the triangle in it
 const TALL = (SIDE * Math.sqrt(3)) / 2;
 const GREY = "#c9c9c9", INK = "#1b1b1b";
 const LEGEND = { wide: 96, top: 65, bottom: 76 };
@@ -47,13 +47,16 @@ const MARKS = {
   CP: "M-6-6H6V6H-6Z",
 };
 /** @type {{ [point: string]: string }} */
-const TITLES = {
-  left: "Left, (QK\u1d40)V",
-  right: "Right, Q(K\u1d40V)",
-  flat: "Flat, equal shares",
-  CP: "CP-LRP, all to the values",
-};
-/** @typedef {{ name: string, shares: Shares, x: number, y: number, anchor: string, kind: string }} Label */
+const TITLES = { left: "Left, (QK\u1d40)V", right: "Right, Q(K\u1d40V)", flat: "Flat", CP: "CP-LRP" };
+/** @type {[string, Shares, number, number, string][]} names, where, how far from there, and their anchors */
+const LABELS = [
+  ["all to queries: r", [1, 0, 0], LEFT, 24, "end"],
+  ["all to keys: r", [0, 1, 0], 0, -14, "middle"],
+  ["all to values, CP: r", [0, 0, 1], -LEFT, 24, "start"],
+  ["left", [1 / 4, 1 / 4, 1 / 2], -14, 5, "end"],
+  ["right", [1 / 2, 1 / 4, 1 / 4], 14, 5, "start"],
+  ["flat", [1 / 3, 1 / 3, 1 / 3], 0, -16, "middle"],
+];
 /** @type {{ [arrow: string]: number[] }} what a key adds to the shares */
 const ARROWS = {
   ArrowRight: [1, 0, -1],
@@ -61,20 +64,15 @@ const ARROWS = {
   ArrowUp: [-0.5, 1, -0.5],
   ArrowDown: [0.5, -1, 0.5],
 };
-/** @type {{ [row: string]: number }} decimals of each */
-const ROWS = {
-  "r with LOO": 3,
-  "distance to the left map (raw)": 3,
-  "distance to the right map (raw)": 3,
-  "sum of the map (raw)": 2,
-  "sum of LOO (raw)": 2,
-  "logit of the predicted class": 2,
-};
 const QUESTION = "Drag the ring from left to right. What changes, what stays?";
 const HINT =
   "Drag the ring, press a place, or use arrow keys: right and left trade queries with values, up and down " +
   "trade keys with both. Shift: steps of 0.1. Home: flat. Enter: next named point.";
-const SIGNS = "Orange speaks for the class, blue with a dot against it.";
+/** @type {{ [kind in Kind]: string }} what colours of a map say */
+const SIGNS = {
+  raw: "Orange speaks for the class, blue with a dot against it.",
+  "sum-to-one": "Orange has the sign of the map's sum, blue with a dot the other one.",
+};
 const SAME_MAP = " Keys and values lead to one map in this network: only the queries' share counts.";
 
 let drawn = 0; // how many of these the page has, for ids of their own
@@ -86,12 +84,7 @@ function dot(a, b) {
   return total;
 }
 
-/**
- * The name of a point, if it has one.
- * @param {Data["points"]} points
- * @param {Shares} shares
- * @returns {string | undefined}
- */
+/** @param {Data["points"]} points @param {Shares} shares @returns {string | undefined} a point's name */
 function nameOf(points, shares) {
   return Object.keys(points).find((name) => points[name].every((x, i) => Math.abs(x - shares[i]) < 1e-6));
 }
@@ -146,22 +139,7 @@ function withShare([q, k], i, x) {
   return [queries, keys, Math.max(0, 1 - queries - keys)];
 }
 
-/**
- * What an arrow key adds to the shares; nothing for other keys.
- * @param {string} key
- * @param {number} size
- * @returns {number[] | undefined}
- */
-function stepFor(key, size) {
-  return ARROWS[key]?.map((x) => x * size);
-}
-
-/**
- * The map at some shares: relevance is linear in them.
- * @param {number[][]} maps of queries, keys and values
- * @param {Shares} shares
- * @returns {number[]}
- */
+/** @param {number[][]} maps @param {Shares} shares @returns {number[]} the map there: it is linear in them */
 function mix([query, key, value], shares) {
   return query.map((x, i) => shares[0] * x + shares[1] * key[i] + shares[2] * value[i]);
 }
@@ -191,14 +169,13 @@ function gapOf(a, b) {
 }
 
 /**
- * r with LOO and the sum of the map over all shares. r is linear over the root of a square form, so the pixels
- * are needed once.
+ * r with LOO over all shares. It is linear over the root of a square form, so the pixels are needed once.
  * @param {number[][]} maps of queries, keys and values
  * @param {number[]} loo
  * @param {boolean} divides whether maps are divided by their sums, which may reverse the sign
- * @returns {{ r: (shares: Shares) => number, total: (shares: Shares) => number }}
+ * @returns {(shares: Shares) => number}
  */
-function fieldOf(maps, loo, divides) {
+function rOver(maps, loo, divides) {
   const centred = (/** @type {number[]} */ map) => {
     const mean = sum(map) / map.length;
     return map.map((x) => x - mean);
@@ -206,21 +183,14 @@ function fieldOf(maps, loo, divides) {
   const flats = maps.map(centred), flatLoo = centred(loo), sums = maps.map(sum);
   const square = flats.map((a) => flats.map((b) => dot(a, b))), cross = flats.map((a) => dot(a, flatLoo));
   const signOfLoo = Math.sign(sum(loo)), squareOfLoo = dot(flatLoo, flatLoo);
-  const total = (/** @type {Shares} */ shares) => dot(shares, sums);
-  const r = (/** @type {Shares} */ shares) => {
+  return (shares) => {
+    const sign = divides ? Math.sign(dot(shares, sums)) * signOfLoo : 1;
     const squared = dot(shares, square.map((row) => dot(row, shares)));
-    const sign = divides ? Math.sign(total(shares)) * signOfLoo : 1;
     return (sign * dot(shares, cross)) / Math.sqrt(squared * squareOfLoo);
   };
-  return { r, total };
 }
 
-/**
- * The height between two levels of r: at most about a dozen over the triangle.
- * @param {number} low
- * @param {number} high
- * @returns {number}
- */
+/** @param {number} low @param {number} high @returns {number} r from level to level: a dozen at most */
 function gapBetweenLevels(low, high) {
   return [0.01, 0.02, 0.05, 0.1].find((gap) => (high - low) / gap < 12) ?? 0.2;
 }
@@ -265,11 +235,7 @@ function drawMap(canvas, map) {
   draw(canvas, map.map((value) => value / largest), shade);
 }
 
-/**
- * The digits' arrays, unpacked once.
- * @param {Data} data
- * @returns {Pixels}
- */
+/** @param {Data} data @returns {Pixels} the digits' arrays, unpacked once */
 function unpack(data) {
   const size = data.side * data.side;
   /** @type {Pack[]} */
@@ -282,24 +248,13 @@ function unpack(data) {
 function sceneOf(model, pixels) {
   const { points, digits } = model.get("data"), place = model.get("digit"), kind = model.get("map");
   const maps = FACTORS.map((factor) => pixels(factor, place)), loo = pixels("loo", place);
-  const digit = digits[place], size = sum(maps.flat().map(Math.abs));
-  return {
-    digit,
-    place,
-    kind,
-    maps,
-    loo,
-    shownLoo: shownAs(loo, kind),
-    graphs: [points.left, points.right].map((point) => mix(maps, point)),
-    field: fieldOf(maps, loo, kind !== "raw"),
-    conserves: maps.every((map) => Math.abs(sum(map) - digit.logit) <= ROUNDING * size),
-  };
+  const digit = digits[place], size = sum(maps.flat().map(Math.abs)), shownLoo = shownAs(loo, kind);
+  const graphs = [points.left, points.right].map((point) => mix(maps, point));
+  const conserves = maps.every((map) => Math.abs(sum(map) - digit.logit) <= ROUNDING * size);
+  return { digit, place, kind, maps, loo, shownLoo, graphs, conserves, r: rOver(maps, loo, kind !== "raw") };
 }
 
-/**
- * Shares in even steps over the whole triangle.
- * @returns {Shares[]}
- */
+/** @returns {Shares[]} in even steps over the whole triangle */
 function grid() {
   const steps = Array.from({ length: 31 }, (_, i) => i);
   return steps.flatMap((k) => steps.slice(0, 31 - k).map((q) => [q / 30, k / 30, (30 - q - k) / 30]));
@@ -356,7 +311,7 @@ function fieldView() {
   const least = svg("text", { y }), most = svg("text", { x: LEGEND.wide, y, "text-anchor": "end" });
   const title = svg("text", { y: LEGEND.top - 7 }, "r with LOO");
   /** @param {Scene} scene */
-  const paint = ({ digit, field: { r } }) => {
+  const paint = ({ digit, r }) => {
     const known = grid().map(r).filter(Number.isFinite), low = Math.min(...known), high = Math.max(...known);
     const gap = gapBetweenLevels(low, high), range = `from ${say(low)} to ${say(high)}`;
     drawField(canvas, heights(r, low, high), { low, high, gap });
@@ -375,35 +330,6 @@ function markOf(name) {
 }
 
 /**
- * What is written in the picture: the corners and, beside their marks, the named points.
- * @param {Data["points"]} points
- * @returns {Label[]}
- */
-function labelsOf({ left, right, flat }) {
-  const below = TOP + TALL + 24, values = "all to values, CP: r";
-  /** @param {string} name @param {Shares} shares @param {Point} away @param {string} anchor @returns {Label} */
-  const beside = (name, shares, away, anchor) => {
-    const [x, y] = placeOf(shares).map((at, i) => at + away[i]);
-    return { name, shares, x, y, anchor, kind: "lrp-inside" };
-  };
-  return [
-    { name: "all to queries: r", shares: [1, 0, 0], x: WIDE, y: below, anchor: "end", kind: "" },
-    {
-      name: "all to keys: r",
-      shares: [0, 1, 0],
-      x: LEFT + SIDE / 2,
-      y: TOP - 14,
-      anchor: "middle",
-      kind: "",
-    },
-    { name: values, shares: [0, 0, 1], x: 0, y: below, anchor: "start", kind: "" },
-    beside("left", left, [-14, 5], "end"),
-    beside("right", right, [14, 5], "start"),
-    beside("flat", flat, [0, -16], "middle"),
-  ];
-}
-
-/**
  * The ring that the reader moves by arrow keys; Home and Enter go to named points.
  * @param {Model<State>} model
  * @param {string} hint id of the text that says so
@@ -413,9 +339,9 @@ function handleView(model, hint) {
   const { points } = model.get("data"), named = Object.values(points);
   const move = (/** @type {KeyboardEvent} */ event) => {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
-    const shares = model.get("shares"), step = stepFor(event.key, event.shiftKey ? 0.1 : 0.01);
+    const shares = model.get("shares"), step = ARROWS[event.key], size = event.shiftKey ? 0.1 : 0.01;
     const next = (Object.keys(points).indexOf(nameOf(points, shares) ?? "") + 1) % named.length;
-    if (step) put(model, { shares: nearest(shares.map((share, i) => share + step[i])) });
+    if (step) put(model, { shares: nearest(shares.map((share, i) => share + size * step[i])) });
     else if (event.key === "Home") put(model, { shares: points.flat });
     else if (event.key === "Enter" || event.key === " ") put(model, { shares: named[next] });
     else return;
@@ -443,23 +369,23 @@ function handleView(model, hint) {
  */
 function triangle(model, hint) {
   const { points } = model.get("data"), field = fieldView(), handle = handleView(model, hint);
-  const frame = svg("path", {
-    d: `M${[[1, 0], [0, 1], [0, 0]].map(placeOf).join("L")}Z`,
-    class: "lrp-level",
-  });
+  const corners = [[1, 0], [0, 1], [0, 0]].map(placeOf);
+  const frame = svg("polygon", { points: corners.join(" "), class: "lrp-level" });
   const marks = Object.entries(points).map(([name, point]) => {
     const ground = svg("circle", { r: 9.5, class: "lrp-ground" });
     return svg("g", { transform: `translate(${placeOf(point)})` }, ground, markOf(name));
   });
-  const labels = labelsOf(points),
-    texts = labels.map(({ x, y, anchor, kind }) => svg("text", { x, y, "text-anchor": anchor, class: kind }));
+  const texts = LABELS.map(([, shares, right, down, anchor]) => {
+    const [x, y] = placeOf(shares);
+    return svg("text", { x: x + right, y: y + down, "text-anchor": anchor });
+  });
   const box = { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "group", "aria-label": "Shares of relevance" };
   const picture = svg("svg", box, frame, field.ends, texts, marks, handle.node);
   makeDraggable(picture, handle.node, (x, y) => put(model, { shares: sharesAt(x, y) }));
   /** @param {Scene} scene */
   const paintField = (scene) => {
-    labels.forEach(({ name, shares }, i) => {
-      texts[i].textContent = `${name}\u00a0${say(scene.field.r(shares))}`;
+    LABELS.forEach(([name, shares], i) => {
+      texts[i].textContent = `${name}\u00a0${say(scene.r(shares))}`;
     });
     return field.paint(scene);
   };
@@ -476,8 +402,6 @@ function triangle(model, hint) {
  * @returns {void}
  */
 function makeDraggable(picture, handle, go) {
-  /** @type {number | null} */
-  let dragged = null;
   const onHandle = (/** @type {Event} */ event) => handle.contains(/** @type {Node} */ (event.target));
   const toward = (/** @type {MouseEvent} */ event) => {
     const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(
@@ -485,26 +409,20 @@ function makeDraggable(picture, handle, go) {
     );
     go(x, y);
   };
-  const drop = (/** @type {PointerEvent} */ event) => {
-    if (event.pointerId === dragged) dragged = null;
-  };
   picture.addEventListener("pointerdown", (event) => {
     if (event.button !== 0 || (event.pointerType === "touch" && !onHandle(event))) return;
-    dragged = event.pointerId;
-    picture.setPointerCapture(dragged);
+    picture.setPointerCapture(event.pointerId);
     handle.focus({ preventScroll: true });
     event.preventDefault();
     if (!onHandle(event)) toward(event);
   });
   handle.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false }); // no scroll
   picture.addEventListener("pointermove", (event) => {
-    if (event.pointerId === dragged) toward(event);
+    if (picture.hasPointerCapture(event.pointerId)) toward(event);
   });
   picture.addEventListener("click", (event) => {
     if (/** @type {PointerEvent} */ (event).pointerType === "touch" && !onHandle(event)) toward(event);
   });
-  picture.addEventListener("pointerup", drop);
-  picture.addEventListener("pointercancel", drop);
 }
 
 /**
@@ -578,10 +496,9 @@ function aboutMap(name, map) {
  */
 function pictures() {
   const figures = ["", "at the ring", "a pixel left out"].map((under) => {
-    const canvas = h("canvas", { role: "img" }),
-      title = h("strong", {}),
-      caption = h("figcaption", {}, under);
-    return { canvas, title, caption, node: h("figure", {}, title, canvas, caption) };
+    const canvas = h("canvas", { role: "img" }), title = h("strong", {});
+    const caption = h("figcaption", {}, under), node = h("figure", {}, title, canvas, caption);
+    return { canvas, title, caption, node };
   });
   const [digit, map, reference] = figures;
   /** @param {typeof digit} figure @param {string} title @param {string} long */
@@ -607,21 +524,24 @@ function pictures() {
 
 /**
  * The numbers of the map at the shares.
- * @returns {{ node: HTMLElement, paint: (scene: Scene, measures: ReturnType<typeof measure>) => void }}
+ * @param {HTMLElement} list
+ * @param {Scene} scene
+ * @param {ReturnType<typeof measure>} measures
+ * @returns {void}
  */
-function readout() {
-  const cells = Object.keys(ROWS).map(() => h("dd", {}));
-  const rows = Object.keys(ROWS).flatMap((row, i) => [h("dt", {}, row), cells[i]]);
-  const node = h("dl", { class: "lrp-readout" }, rows);
-  /** @param {Scene} scene @param {ReturnType<typeof measure>} measures */
-  const paint = ({ digit: { logit }, loo }, { r, gaps, total }) => {
-    const values = [r, ...gaps, total, sum(loo), logit];
-    Object.values(ROWS).forEach((decimals, i) => {
-      cells[i].textContent = say(values[i], decimals);
-    });
-    Object.assign(node.dataset, { r, gapLeft: gaps[0], gapRight: gaps[1], sum: total, logit });
+function writeNumbers(list, { digit: { logit }, loo }, { r, gaps: [left, right], total }) {
+  const rows = {
+    "r with LOO": say(r, 3),
+    "distance to the left map (raw)": say(left, 3),
+    "distance to the right map (raw)": say(right, 3),
+    "sum of the map (raw)": say(total),
+    "sum of LOO (raw)": say(sum(loo)),
+    "logit of the predicted class": say(logit),
   };
-  return { node, paint };
+  list.replaceChildren(
+    ...Object.entries(rows).flatMap(([row, text]) => [h("dt", {}, row), h("dd", {}, text)]),
+  );
+  Object.assign(list.dataset, { r, gapLeft: left, gapRight: right, sum: total, logit });
 }
 
 /**
@@ -651,11 +571,11 @@ function measure({ maps, graphs, kind, shownLoo }, shares) {
 /**
  * The state in one line: the shares, r with LOO, and what the map adds up to.
  * @param {Scene} scene
- * @param {string} at where the ring is
+ * @param {string} spread where the ring is
  * @param {ReturnType<typeof measure>} measures
  * @returns {string}
  */
-function inWords({ digit: { logit }, kind, conserves }, at, { map, r, total }) {
+function inWords({ digit: { logit }, kind, conserves }, spread, { map, r, total }) {
   const size = sayTidy(total, 2);
   /** @returns {string} */
   const sums = () => {
@@ -664,21 +584,23 @@ function inWords({ digit: { logit }, kind, conserves }, at, { map, r, total }) {
     if (conserves) return `the map adds up to the logit, ${size}, as every point does`;
     return `the map adds up to ${size}; the logit is ${sayTidy(logit, 2)}`;
   };
-  return `${at}. r with LOO ${say(r)}; ${sums()}.`;
+  return `${spread}. r with LOO ${say(r)}; ${sums()}.`;
 }
 
 /** @param {Place<State>} place @returns {() => void} */
 function render({ model, el }) {
   const data = model.get("data"), { points } = data, pixels = unpack(data), live = liveLine();
   const hint = `lrp-hint-${model.get("address")}-${drawn += 1}`;
-  const picture = triangle(model, hint), inputs = shareInputs(model), maps = pictures(), facts = readout();
+  const picture = triangle(model, hint), inputs = shareInputs(model), maps = pictures();
   const named = buttonRow("Named points", pointButtons(model));
   const digits = buttonRow("Digit", digitButtons(model, pixels));
   const kinds = choice("Maps", KINDS, (map) => put(model, { map: /** @type {Kind} */ (map) }));
   const same = data.digits.every((_, i) => gapOf(pixels("key", i), pixels("value", i)) <= ROUNDING);
   const lines = h("span", {}), key = h("p", { class: "lrp-quiet" }, lines, same ? SAME_MAP : "");
-  const more = h("details", { class: "lrp-more" }, h("summary", {}, "More numbers"), inputs.node, facts.node);
-  const turned = h("p", {}), said = h("p", { class: "lrp-readout lrp-said" });
+  const facts = h("dl", { class: "lrp-readout" });
+  const more = h("details", { class: "lrp-more" }, h("summary", {}, "More numbers"), inputs.node, facts);
+  const signs = h("p", { class: "lrp-quiet" }), turned = h("p", {});
+  const said = h("p", { class: "lrp-readout lrp-said" });
   el.append(
     h("p", {}, h("strong", {}, QUESTION)),
     said,
@@ -686,7 +608,7 @@ function render({ model, el }) {
       "div",
       { class: "lrp-simplex" },
       h("div", {}, picture.node, key, named.node),
-      h("div", {}, digits.node, kinds.node, maps.node, h("p", { class: "lrp-quiet" }, SIGNS), turned, more),
+      h("div", {}, digits.node, kinds.node, maps.node, signs, turned, more),
     ),
     h("p", { class: "lrp-foot", id: hint }, HINT),
     live.node,
@@ -698,6 +620,7 @@ function render({ model, el }) {
     scene = sceneOf(model, pixels);
     digits.show(scene.place);
     kinds.show(scene.kind);
+    signs.textContent = SIGNS[scene.kind];
     maps.paintScene(scene, pixels("image", scene.place));
     lines.textContent = picture.paintField(scene);
     paint();
@@ -709,10 +632,10 @@ function render({ model, el }) {
     named.show(Object.keys(points).indexOf(name ?? ""));
     inputs.show();
     maps.paintMap(measures.map, name ?? "mixture", text);
-    facts.paint(scene, measures);
+    writeNumbers(facts, scene, measures);
     turned.textContent = turnInWords(measures.total < 0, sum(scene.loo) < 0);
-    said.textContent = inWords(scene, `${name ? TITLES[name] : "At the ring"}: ${text}`, measures);
-    live.say(said.textContent);
+    const spread = `${name ? TITLES[name] : "At the ring"}: ${text.replace(" ", " get ")} of the relevance`;
+    live.say(said.textContent = inWords(scene, spread, measures));
   };
   const stops = [follow(model, ["digit", "map"], paintScene), follow(model, ["shares"], paint)];
   return () => stops.forEach((stop) => stop());
