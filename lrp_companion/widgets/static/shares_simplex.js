@@ -32,7 +32,7 @@ const FACTORS = ["query", "key", "value"];
 const WORDS = ["queries", "keys", "values"];
 /** @type {{ [kind in Kind]: string }} */
 const KINDS = { raw: "raw", "sum-to-one": "sum to one" };
-const WIDE = 340, HIGH = 308, SIDE = 280, TOP = 32, LEFT = 30; // of the picture; of the triangle in it
+const WIDE = 340, HIGH = 322, SIDE = 280, TOP = 32, LEFT = 30; // of the picture; of the triangle in it
 const TALL = (SIDE * Math.sqrt(3)) / 2;
 const GREY = "#c9c9c9", INK = "#1b1b1b";
 const LEGEND = { wide: 96, top: 65, bottom: 76 };
@@ -50,12 +50,12 @@ const MARKS = {
 const TITLES = { left: "Left, (QK\u1d40)V", right: "Right, Q(K\u1d40V)", flat: "Flat", CP: "CP-LRP" };
 /** @type {[string, Shares, number, number, string][]} names, where, how far from there, and their anchors */
 const LABELS = [
-  ["all to queries: r", [1, 0, 0], LEFT, 24, "end"],
-  ["all to keys: r", [0, 1, 0], 0, -14, "middle"],
-  ["all to values, CP: r", [0, 0, 1], -LEFT, 24, "start"],
-  ["left", [1 / 4, 1 / 4, 1 / 2], -14, 5, "end"],
-  ["right", [1 / 2, 1 / 4, 1 / 4], 14, 5, "start"],
-  ["flat", [1 / 3, 1 / 3, 1 / 3], 0, -16, "middle"],
+  ["all to queries: ", [1, 0, 0], LEFT, 24, "end"],
+  ["all to keys: ", [0, 1, 0], 0, -14, "middle"],
+  ["all to values, CP: ", [0, 0, 1], -LEFT, 24, "start"],
+  ["left ", [1 / 4, 1 / 4, 1 / 2], -14, 5, "end"],
+  ["right ", [1 / 2, 1 / 4, 1 / 4], 14, 5, "start"],
+  ["flat ", [1 / 3, 1 / 3, 1 / 3], 0, -16, "middle"],
 ];
 /** @type {{ [arrow: string]: number[] }} what a key adds to the shares */
 const ARROWS = {
@@ -304,12 +304,13 @@ function drawField(canvas, values, { low, high, gap }) {
 
 /**
  * r over the triangle as colours and levels, with a legend. `paint` returns which levels there are, in words.
- * @returns {{ canvas: HTMLCanvasElement, ends: SVGElement[], paint: (scene: Scene) => string }}
+ * @returns {{ canvas: HTMLCanvasElement, legend: SVGElement, paint: (scene: Scene) => string }}
  */
 function fieldView() {
   const canvas = h("canvas", { role: "img" }), y = LEGEND.bottom + 16;
   const least = svg("text", { y }), most = svg("text", { x: LEGEND.wide, y, "text-anchor": "end" });
   const title = svg("text", { y: LEGEND.top - 7 }, "r with LOO");
+  const legend = svg("g", { class: "lrp-legend" }, title, least, most);
   /** @param {Scene} scene */
   const paint = ({ digit, r }) => {
     const known = grid().map(r).filter(Number.isFinite), low = Math.min(...known), high = Math.max(...known);
@@ -321,7 +322,7 @@ function fieldView() {
     if (!known.length) return "r is undefined for this digit.";
     return `A line every ${gap}${low < 0 && high > 0 ? ", thick at 0" : ""}.`;
   };
-  return { canvas, ends: [title, least, most], paint };
+  return { canvas, legend, paint };
 }
 
 /** @param {string} name @returns {SVGElement} */
@@ -370,22 +371,23 @@ function handleView(model, hint) {
 function triangle(model, hint) {
   const { points } = model.get("data"), field = fieldView(), handle = handleView(model, hint);
   const corners = [[1, 0], [0, 1], [0, 0]].map(placeOf);
-  const frame = svg("polygon", { points: corners.join(" "), class: "lrp-level" });
+  const frame = svg("polygon", { points: corners.join(" "), class: "lrp-edge" });
   const marks = Object.entries(points).map(([name, point]) => {
     const ground = svg("circle", { r: 9.5, class: "lrp-ground" });
     return svg("g", { transform: `translate(${placeOf(point)})` }, ground, markOf(name));
   });
-  const texts = LABELS.map(([, shares, right, down, anchor]) => {
-    const [x, y] = placeOf(shares);
-    return svg("text", { x: x + right, y: y + down, "text-anchor": anchor });
+  const texts = LABELS.map(([name, shares, right, down, anchor]) => {
+    const [x, y] = [placeOf(shares)[0] + right, placeOf(shares)[1] + down];
+    const r = svg("tspan", down === 24 ? { x, y: y + 17 } : {}); // at the foot, a line of its own
+    return { r, node: svg("text", { x, y, "text-anchor": anchor }, name, r) };
   });
   const box = { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "group", "aria-label": "Shares of relevance" };
-  const picture = svg("svg", box, frame, field.ends, texts, marks, handle.node);
+  const picture = svg("svg", box, frame, field.legend, texts.map(({ node }) => node), marks, handle.node);
   makeDraggable(picture, handle.node, (x, y) => put(model, { shares: sharesAt(x, y) }));
   /** @param {Scene} scene */
   const paintField = (scene) => {
     LABELS.forEach(([name, shares], i) => {
-      texts[i].textContent = `${name}\u00a0${say(scene.r(shares))}`;
+      texts[i].r.textContent = (name.includes(":") ? "r " : "") + say(scene.r(shares));
     });
     return field.paint(scene);
   };
