@@ -307,8 +307,8 @@ def test_a_negative_sum_is_said(shown: Open, digits: list[dict[str, Any]]) -> No
 def test_the_sentence_on_top_is_what_is_announced(shown: Open) -> None:
     page = shown()
     assert re.match(
-        r"Left, \(QK\u1d40\)V: queries get 0.25, keys 0.25, values 0.50 of the relevance. r with LOO \S+; the map"
-        r" adds up to \S+; the logit is \S+\.$",
+        r"Left, \(QK\u1d40\)V: queries get 0.25, keys 0.25, values 0.50 of the relevance. r with LOO \S+; the"
+        r" map adds up to \S+; the logit is \S+\.$",
         sentence(page),
     )
     for change, start in (
