@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -85,9 +86,22 @@ def check(page: Any, net: LinearAttention, digits: list[dict[str, Any]]) -> dict
     assert shown["sum"] == pytest.approx(scores.sum(), abs=1e-5 * np.abs(scores).sum())
     assert shown["logit"] == pytest.approx(float(net(pictures()[place : place + 1])[0].max().detach()))
     texts = [text.replace("\u2212", "-") for text in page.locator("dd").all_text_contents()]
-    numbers = [shown[key] for key in ("r", "gapLeft", "gapRight", "sum", "logit")]
+    numbers = [
+        *(shown[key] for key in ("r", "gapLeft", "gapRight", "sum")),
+        digit["loo"].sum(),
+        shown["logit"],
+    ]
     assert all(abs(float(text) - number) <= 0.00501 for text, number in zip(texts, numbers, strict=True))
+    said = [float(number) for number in re.findall(r"-?\d+\.\d+", sentence(page))]
+    assert said[:3] == pytest.approx(shares, abs=0.00501)
+    assert said[3:5] == pytest.approx([shown["r"], shown["sum"]], abs=0.00501)
+    assert said[5:] == ([pytest.approx(shown["logit"], abs=0.00501)] if map == "raw" else [])
     return shown
+
+
+def sentence(page: Any) -> str:
+    """The line on top, which says the state in words."""
+    return page.locator(".lrp-said").text_content().replace("\u2212", "-")
 
 
 def handle(page: Any) -> Any:
@@ -111,6 +125,7 @@ def test_number_inputs_reach_every_point(
     shown: Open, net: LinearAttention, digits: list[dict[str, Any]]
 ) -> None:
     page = shown()
+    page.get_by_text("More numbers").click()
     queries, keys, values = (page.get_by_label(name, exact=True) for name in ("queries", "keys", "values"))
     for shares in points():
         for box, share in ((queries, shares[0]), (keys, shares[1])):
@@ -219,7 +234,7 @@ def test_named_points_and_digits_by_mouse_and_keyboard(
         page.get_by_role("button", name=f"digit {label}").click()
         assert state_of(page, "digit") == place
         check(page, net, digits)
-        names = [canvas.get_attribute("aria-label") for canvas in page.locator("canvas[role=img]").all()]
+        names = [canvas.get_attribute("aria-label") for canvas in page.locator(".lrp-maps canvas").all()]
         scores, loo = relevance(net, digits[place], POINTS["CP"], place), digits[place]["loo"]
         assert f"{label}; the network predicts {digits[place]['predicted']}" in names[0]
         for name, map in zip(names[1:], (scores, loo), strict=True):
@@ -244,17 +259,19 @@ def test_colours_dots_and_the_field_say_the_map(
     scores = relevance(net, digits[0], [0.6, 0.2, 0.2], 0)
     for canvas, map in ((1, scores), (2, digits[0]["loo"])):
         size = np.abs(map).max()
-        drawn = page.locator("canvas[role=img]").nth(canvas).evaluate(read)
+        drawn = page.locator(".lrp-maps canvas").nth(canvas).evaluate(read)
         for value, expected, (corner, centre) in zip(map, hexes(map / size), drawn, strict=True):
             assert np.abs(np.array(corner) - [int(expected[i : i + 2], 16) for i in (1, 3, 5)]).max() <= 1
             assert (centre == [27, 27, 27]) == (value < -0.08 * size)
-    field = page.locator("svg g[role=img]")
-    corners = page.locator("svg[aria-label='Shares of relevance'] > text").all_text_contents()
-    for name, shares in (("queries", [1, 0, 0]), ("keys", [0, 1, 0]), ("values", [0, 0, 1])):
+    field = page.locator(".lrp-triangle canvas")
+    labels = page.locator("svg[aria-label='Shares of relevance'] text").all_text_contents()
+    corners = {"queries": [1, 0, 0], "keys": [0, 1, 0], "values, CP": [0, 0, 1]}
+    names = {f"all to {name}: r": shares for name, shares in corners.items()}
+    for name, shares in {**names, **{name: POINTS[name] for name in ("left", "right", "flat")}}.items():
         r = agreement(
             relevance(net, digits[0], shares, 0), digits[0]["loo"], EVERYWHERE, Protocol(tokens="all")
         )
-        assert f"{name} only: {r:.2f}".replace("-", "\u2212") in corners
+        assert f"{name} {r:.2f}".replace("-", "\u2212") in labels
     grid = [(q / 30, k / 30, (30 - q - k) / 30) for q in range(31) for k in range(31 - q)]
     parts = [digits[0]["maps"][name] for name in ("query", "key", "value")]
     every = [
@@ -279,17 +296,60 @@ def test_a_negative_sum_is_said(shown: Open, digits: list[dict[str, Any]]) -> No
                 )
                 < 0
             )
-            text, loo_is_negative = page.locator("dl + p").text_content(), digit["loo"].sum() < 0
+            text, loo_is_negative = page.locator(".lrp-quiet + p").last.text_content(), digit["loo"].sum() < 0
             assert ("this map" in text, "LOO" in text) == (map_is_negative, loo_is_negative) and (
                 "reverses the sign" in text
             ) == (map_is_negative != loo_is_negative)
             seen.add((bool(map_is_negative), bool(loo_is_negative)))
     assert len(seen) > 1
-    page.wait_for_function("document.querySelector('[role=status]').textContent.includes('r with LOO')")
-    line = page.locator("[role=status]").text_content()
-    assert all(
-        word in line for word in ("queries", "keys", "values", "distance to left", "to right", "sum", "logit")
+
+
+def test_the_sentence_on_top_is_what_is_announced(shown: Open) -> None:
+    page = shown()
+    assert re.match(
+        r"Left, \(QK\u1d40\)V: queries get 0.25, keys 0.25, values 0.50 of the relevance. r with LOO \S+; the"
+        r" map adds up to \S+; the logit is \S+\.$",
+        sentence(page),
     )
+    for change, start in (
+        ({"shares": [0.2, 0.3, 0.5]}, "At the ring: queries get 0.20"),
+        ({"digit": 3}, "At"),
+    ):
+        put(page, **change)
+        said = page.locator(".lrp-said").text_content()
+        page.wait_for_function(
+            "said => document.querySelector('[role=status]').textContent === said", arg=said
+        )
+        assert said.startswith(start)
+    put(page, map="sum-to-one", shares=list(POINTS["CP"]))
+    assert "CP-LRP: queries get 0.00" in sentence(page) and sentence(page).endswith("the map adds up to 1.")
+
+
+def test_what_holds_at_every_point_is_said_only_where_it_does(shown: Open, show: Any) -> None:
+    """Without biases each map keeps the whole logit, and those of keys and values are equal."""
+    plain = share_digits(LinearAttention(dim=4, seed=3, dtype=torch.float64), pictures(), LABELS)
+    equal = "Keys and values lead to one map in this network"
+    page = show(SharesSimplex(plain))
+    assert page.get_by_text(equal).is_visible() and "to the logit" in sentence(page)
+    assert sentence(page).endswith("as every point does.")
+    page = shown()
+    assert not page.get_by_text(equal).count() and "every point" not in sentence(page)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", [(1366, 660), (360, 740)])
+def test_the_sentence_and_the_triangle_fit_one_screen(theme: str, size: tuple[int, int], shown: Open) -> None:
+    """On a laptop the whole widget does, beside the page's bar; nothing moves while the sentence changes."""
+    page = shown(theme=theme, viewport={"width": size[0], "height": size[1]})
+    whole, triangle = (page.locator(name).bounding_box() for name in (".lrp-widget", ".lrp-triangle"))
+    assert (triangle["y"] + triangle["height"] - whole["y"]) < size[1] - 60
+    assert size[0] < 1000 or whole["height"] <= size[1] - 56
+    for digit in range(COUNT):
+        for kind in MAPS_COMPARED:
+            put(page, digit=digit, map=kind, shares=[0.62, 0.2, 0.18])
+            assert page.locator(".lrp-triangle").bounding_box()["y"] == triangle["y"]
+    filters = page.locator("canvas").evaluate_all("nodes => nodes.map(n => getComputedStyle(n).filter)")
+    assert {kind.startswith("invert") for kind in filters} == {theme == "dark"}, "dark pictures on dark pages"
 
 
 def test_a_map_whose_sum_cancels_is_undefined_and_not_drawn(show: Any) -> None:
@@ -321,7 +381,7 @@ def test_a_phone_needs_no_sideways_scrolling(shown: Open) -> None:
 def test_print_keeps_the_state_and_leaves_the_controls_out(shown: Open) -> None:
     page = shown()
     page.emulate_media(media="print")
-    assert page.get_by_text("Shares (left): queries 0.25, keys 0.25, values 0.50").is_visible()
+    assert page.get_by_text("queries get 0.25, keys 0.25, values 0.50 of the relevance").first.is_visible()
     assert (
         not page.get_by_label("queries", exact=True).is_visible()
         and not page.get_by_role("button", name="digit 7").is_visible()

@@ -5,19 +5,19 @@ import { load, modelOf, randomFrom } from "./load.js";
 const {
   aboutMap,
   accept,
-  cut,
-  fieldOf,
+  drawField,
   gapBetweenLevels,
   gapOf,
-  levelsThrough,
+  grid,
+  heights,
+  inWords,
   mix,
   nearest,
   pearson,
   placeOf,
+  rOver,
   sharesAt,
   shownAs,
-  smallTriangles,
-  stepFor,
   sum,
   turnInWords,
   withShare,
@@ -32,19 +32,6 @@ const random = randomFrom(6);
 function someShares() {
   const [a, b] = [random(), random()].sort();
   return [a, b - a, 1 - b];
-}
-
-/**
- * The area of a polygon of shares, by its queries and keys.
- * @param {number[][]} corners
- * @returns {number}
- */
-function area(corners) {
-  const parts = corners.map(([x, y], i) => {
-    const [next, above] = corners[(i + 1) % corners.length];
-    return (x * above - next * y) / 2;
-  });
-  return Math.abs(sum(parts));
 }
 
 /**
@@ -79,25 +66,6 @@ Deno.test("a place in the picture leads to its shares, and one outside to the ne
   assertShares(sharesAt(170, -500));
 });
 
-Deno.test("the small triangles fill the large one", () => {
-  const triangles = smallTriangles();
-  assert.equal(triangles.length, 30 ** 2);
-  triangles.flat().forEach(assertShares);
-  assert.ok(Math.abs(sum(triangles.map(area)) - area([[1, 0, 0], [0, 1, 0], [0, 0, 1]])) < 1e-9);
-});
-
-Deno.test("a triangle that is cut in two keeps its area, each half on its side", () => {
-  const corners = [[1, 0, 0], [0, 1, 0], [0, 0, 1]];
-  for (let k = 0; k < 50; k++) {
-    const slope = [random() - 0.5, random() - 0.5, random() - 0.5];
-    const height = (/** @type {number[]} */ shares) => sum(shares.map((share, i) => share * slope[i]));
-    const above = cut(corners, height),
-      below = cut(corners, (/** @type {number[]} */ shares) => -height(shares));
-    assert.ok(Math.abs(area(above) + area(below) - 0.5) < 1e-9);
-    for (const corner of above) assert.ok(height(corner) > -1e-12);
-  }
-});
-
 Deno.test("a share that is set trades with the others as its label says", () => {
   assert.deepEqual(withShare([0.25, 0.25, 0.5], 0, 0.5), [0.5, 0.25, 0.25], "queries with values");
   assert.deepEqual(
@@ -115,19 +83,6 @@ Deno.test("a share that is set trades with the others as its label says", () => 
   }
 });
 
-Deno.test("arrow keys move on the triangle, there and back", () => {
-  for (const [there, back] of [["ArrowRight", "ArrowLeft"], ["ArrowUp", "ArrowDown"]]) {
-    const step = stepFor(there, 0.01), reverse = stepFor(back, 0.01);
-    assert.equal(sum(step), 0);
-    assert.deepEqual(step.map((/** @type {number} */ x, /** @type {number} */ i) => x + reverse[i]), [
-      0,
-      0,
-      0,
-    ]);
-  }
-  assert.equal(stepFor("Home", 0.01), undefined);
-});
-
 /**
  * Maps of queries, keys and values, and LOO, as random numbers.
  * @returns {{ maps: number[][], loo: number[] }}
@@ -142,9 +97,8 @@ Deno.test("r over the triangle is Pearson's r of the mixed maps, raw and over th
     const { maps, loo } = someMaps(), shares = someShares(), map = mix(maps, shares);
     for (const kind of ["raw", "sum-to-one"]) {
       const expected = pearson(shownAs(map, kind), shownAs(loo, kind));
-      assert.ok(Math.abs(fieldOf(maps, loo, kind !== "raw").r(shares) - expected) < 1e-9, kind);
+      assert.ok(Math.abs(rOver(maps, loo, kind !== "raw")(shares) - expected) < 1e-9, kind);
     }
-    assert.ok(Math.abs(fieldOf(maps, loo, true).total(shares) - sum(map)) < 1e-9);
   }
 });
 
@@ -162,15 +116,86 @@ Deno.test("the distance of maps is relative to their mean size (metrics/axioms.p
   assert.equal(gapOf([0, 0], [0, 0]), 0);
 });
 
-Deno.test("levels lie where a linear r has their height", () => {
-  const corners = [[1, 0, 0], [0, 1, 0], [0, 0, 1]], levels = levelsThrough(corners, [0, 0.5, 1], 0.25);
-  assert.deepEqual(levels.map((/** @type {any} */ level) => level.height), [0.99, 0.25, 0.5, 0.75, 1]);
-  const half = levels.find((/** @type {any} */ level) => level.height === 0.5);
-  const expected = [placeOf([0, 1, 0]), placeOf([0.5, 0, 0.5])].flat();
-  half.path.match(/[\d.]+/g).forEach((/** @type {string} */ x, /** @type {number} */ i) => {
-    assert.ok(Math.abs(Number(x) - expected[i]) < 0.06, half.path);
-  });
-  assert.deepEqual(levelsThrough(corners, [0, NaN, 1], 0.25), []);
+const WIDE = 680; // pixels to a row of the picture
+
+/**
+ * The pixels that are drawn for r, as grey levels or colours.
+ * @param {(shares: number[]) => number} r
+ * @param {{ low: number, high: number, gap: number }} scale
+ * @returns {{ values: Float32Array, pixel: (i: number) => number[] }}
+ */
+function drawn(r, scale) {
+  const values = heights(r, scale.low, scale.high), data = new Uint8ClampedArray(4 * values.length);
+  const pen = { createImageData: () => ({ data }), putImageData() {} };
+  drawField({ getContext: () => pen }, values, scale);
+  return { values, pixel: (i) => [...data.subarray(4 * i, 4 * i + 4)] };
+}
+
+Deno.test("the grid of shares is even and holds the corners", () => {
+  const points = grid();
+  points.forEach(assertShares);
+  assert.equal(points.length, (31 * 32) / 2);
+  for (const corner of [[1, 0, 0], [0, 1, 0], [0, 0, 1]]) {
+    assert.ok(points.map(String).includes(String(corner)));
+  }
+});
+
+Deno.test("a pixel has r of the shares at its place, and outside of the triangle none", () => {
+  const values = heights((/** @type {number[]} */ [q]) => q, 0, 1);
+  for (let n = 0; n < 200; n++) {
+    const shares = someShares(), [x, y] = placeOf(shares);
+    const value = values[Math.floor(2 * y) * WIDE + Math.floor(2 * x)];
+    assert.ok(Number.isNaN(value) ? Math.min(...shares) < 0.01 : Math.abs(value - shares[0]) < 0.01);
+  }
+  assert.ok(Number.isNaN(values[100 * WIDE + 600]), "beside the triangle");
+  const legend = [5, 90, 180].map((x) => values[140 * WIDE + x]);
+  legend.forEach((value, i) =>
+    assert.ok(Math.abs(value - [5, 90, 180][i] / 192) < 0.01, "the legend's ramp")
+  );
+});
+
+Deno.test("r darkens in one hue that is no sign's; lines lie at its levels and, thicker, at zero", () => {
+  const r = (/** @type {number[]} */ [q]) => q - 0.5,
+    { values, pixel } = drawn(r, { low: -0.5, high: 0.5, gap: 0.25 });
+  const row = Array.from({ length: WIDE }, (_, x) => 450 * WIDE + x).filter((i) =>
+    Number.isFinite(values[i])
+  );
+  const inked = row.filter((i) => pixel(i)[0] === 27), coloured = row.filter((i) => pixel(i)[0] !== 27);
+  for (const i of inked) {
+    const away = Math.min(...[-0.25, 0, 0.25].map((level) => Math.abs(values[i] - level)));
+    assert.ok(away < 0.012, `${values[i]}`);
+  }
+  const at = (/** @type {number} */ level) => inked.filter((i) => Math.abs(values[i] - level) < 0.02).length;
+  assert.ok(at(0) > at(0.25) && at(0.25) > 0 && at(-0.25) > 0);
+  for (const i of coloured) {
+    const [red, green, blue] = pixel(i), spread = blue - red;
+    assert.ok(red < green && green < blue && blue - green < 20, "a greyish teal");
+    assert.ok(spread < 65, "far from the blue of relevance against a class");
+  }
+  const lights = coloured.sort((a, b) => values[a] - values[b]).map((i) => sum(pixel(i).slice(0, 3)));
+  assert.ok(lights.every((light, k) => !k || light <= lights[k - 1] + 1), "the larger r, the darker");
+});
+
+Deno.test("the sentence says that every point keeps the logit only where the maps do", () => {
+  const digit = { logit: 2 }, measures = { map: [1, 1], r: 0.5, total: 2 };
+  const say = (/** @type {object} */ scene, given = measures) =>
+    inWords({ digit, kind: "raw", ...scene }, "Flat", given);
+  assert.equal(
+    say({ conserves: true }),
+    "Flat. r with LOO 0.50; the map adds up to the logit, 2.00, as every point does.",
+  );
+  assert.equal(
+    say({ conserves: false }),
+    "Flat. r with LOO 0.50; the map adds up to 2.00; the logit is 2.00.",
+  );
+  assert.match(
+    say({ kind: "sum-to-one", conserves: true }),
+    /divided by its sum, 2\.00, the map adds up to 1\.$/,
+  );
+  assert.match(
+    say({ kind: "sum-to-one" }, { map: [NaN], r: NaN, total: 0 }),
+    /undefined; the sum of the map cancels/,
+  );
 });
 
 Deno.test("there are at most about a dozen levels", () => {
@@ -184,9 +209,8 @@ Deno.test("there are at most about a dozen levels", () => {
 });
 
 Deno.test("what is said of a map: pixels below zero without rounding noise", () => {
-  const { short, long } = aboutMap("LOO", [1, -0.5, -1e-9, 0]);
-  assert.equal(short, "sum 0.50, 25\u00a0%\u00a0<\u00a00");
-  assert.equal(long, "LOO: sum 0.50, largest 1.000, 25 % of the pixels below zero");
+  const said = aboutMap("LOO", [1, -0.5, -1e-9, 0]);
+  assert.equal(said, "LOO: sum 0.50, largest 1.000, 25 % of the pixels below zero");
 });
 
 Deno.test("one negative sum turns r, two leave it", () => {

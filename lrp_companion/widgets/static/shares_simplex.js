@@ -5,6 +5,7 @@
 /** @typedef {"raw" | "sum-to-one"} Kind of map */
 /** @typedef {{ label: number, predicted: number, logit: number }} Digit */
 /** @typedef {"image" | "loo" | "query" | "key" | "value"} Pack a number per pixel of each digit, in base64 */
+/** @typedef {(pack: Pack, digit: number) => number[]} Pixels */
 
 /**
  * @typedef {{ side: number, points: { [name: string]: Shares }, digits: Digit[] }
@@ -13,23 +14,17 @@
  */
 
 /**
- * r with LOO as a function of the shares, and the sum of their map; `r(shares, sign)` takes the sum's sign as
- * given.
- * @typedef {{ r: (shares: Shares, sign?: number) => number, total: (shares: Shares) => number }} Field
- */
-
-/**
  * A digit with what does not depend on the shares.
  * @typedef {object} Scene
  * @property {Digit} digit
  * @property {number} place
  * @property {Kind} kind
- * @property {number[]} image
  * @property {number[][]} maps of queries, keys and values
  * @property {number[]} loo
  * @property {number[]} shownLoo
  * @property {number[][]} graphs the maps of the left and of the right graph
- * @property {Field} field
+ * @property {(shares: Shares) => number} r with LOO
+ * @property {boolean} conserves whether each of the maps adds up to the logit
  */
 
 /** @type {Pack[]} */
@@ -37,10 +32,13 @@ const FACTORS = ["query", "key", "value"];
 const WORDS = ["queries", "keys", "values"];
 /** @type {{ [kind in Kind]: string }} */
 const KINDS = { raw: "raw", "sum-to-one": "sum to one" };
-const STEPS = 30, SIDE = 280, TOP = 32, LEFT = 30; // small triangles along an edge; the large one
+const WIDE = 340, HIGH = 322, SIDE = 280, TOP = 32, LEFT = 30; // of the picture; of the triangle in it
 const TALL = (SIDE * Math.sqrt(3)) / 2;
 const GREY = "#c9c9c9", INK = "#1b1b1b";
-const HIGH = 0.99; // the thick level
+const LEGEND = { wide: 96, top: 65, bottom: 76 };
+const FINE = 2; // pixels to a unit of the picture
+const PALE = [236, 241, 242], DEEP = [84, 133, 143]; // r: one hue that is no sign's and no method's
+const ROUNDING = 1e-4; // two numbers that differ by less, over their size, are the same
 /** @type {{ [point: string]: string }} */
 const MARKS = {
   left: "M0-7 7 0 0 7-7 0Z",
@@ -48,70 +46,47 @@ const MARKS = {
   flat: "M0-7V7M-7 0H7",
   CP: "M-6-6H6V6H-6Z",
 };
-/** @type {{ [point: string]: { dx: number, dy: number, anchor: string } }} */
-const NAMES_BESIDE = {
-  left: { dx: -16, dy: 5, anchor: "end" },
-  right: { dx: 16, dy: 5, anchor: "start" },
-  flat: { dx: 0, dy: -16, anchor: "middle" },
-  CP: { dx: -11, dy: -8, anchor: "end" },
-};
-const ROWS = [
-  "r with LOO",
-  "distance to the left map (raw)",
-  "distance to the right map (raw)",
-  "sum of the map (raw)",
-  "logit of the predicted class",
+/** @type {{ [point: string]: string }} */
+const TITLES = { left: "Left, (QK\u1d40)V", right: "Right, Q(K\u1d40V)", flat: "Flat", CP: "CP-LRP" };
+/** @type {[string, Shares, number, number, string][]} names, where, how far from there, and their anchors */
+const LABELS = [
+  ["all to queries: ", [1, 0, 0], LEFT, 24, "end"],
+  ["all to keys: ", [0, 1, 0], 0, -14, "middle"],
+  ["all to values, CP: ", [0, 0, 1], -LEFT, 24, "start"],
+  ["left ", [1 / 4, 1 / 4, 1 / 2], -14, 5, "end"],
+  ["right ", [1 / 2, 1 / 4, 1 / 4], 14, 5, "start"],
+  ["flat ", [1 / 3, 1 / 3, 1 / 3], 0, -16, "middle"],
 ];
+/** @type {{ [arrow: string]: number[] }} what a key adds to the shares */
+const ARROWS = {
+  ArrowRight: [1, 0, -1],
+  ArrowLeft: [-1, 0, 1],
+  ArrowUp: [-0.5, 1, -0.5],
+  ArrowDown: [0.5, -1, 0.5],
+};
+const QUESTION = "Drag the ring from left to right. What changes, what stays?";
 const HINT =
-  "At a corner one of the three gets all the relevance; in between they share it. Drag the ring, press a " +
-  "place, or use arrow keys: right and left trade queries with values, up and down trade " +
-  "keys with both. Shift: steps of 0.1. Home: flat. Enter: next named point.";
+  "Drag the ring, press a place, or use arrow keys: right and left trade queries with values, up and down " +
+  "trade keys with both. Shift: steps of 0.1. Home: flat. Enter: next named point.";
+/** @type {{ [kind in Kind]: string }} what colours of a map say */
+const SIGNS = {
+  raw: "Orange speaks for the class, blue with a dot against it.",
+  "sum-to-one": "Orange has the sign of the map's sum, blue with a dot the other one.",
+};
+const SAME_MAP = " Keys and values lead to one map in this network: only the queries' share counts.";
 
 let drawn = 0; // how many of these the page has, for ids of their own
 
-/**
- * @param {number[]} list
- * @returns {number}
- */
-function norm(list) {
-  return Math.sqrt(sum(list.map((x) => x * x)));
-}
-
-/**
- * @param {number[]} a
- * @param {number[]} b
- * @returns {number}
- */
+/** @param {number[]} a @param {number[]} b @returns {number} */
 function dot(a, b) {
-  return sum(a.map((x, i) => x * b[i]));
+  let total = 0;
+  for (let i = 0; i < a.length; i++) total += a[i] * b[i];
+  return total;
 }
 
-/**
- * The point a fraction t of the way from a to b.
- * @param {number[]} a
- * @param {number[]} b
- * @param {number} t
- * @returns {number[]}
- */
-function between(a, b, t) {
-  return a.map((x, i) => x + t * (b[i] - x));
-}
-
-/**
- * @param {Shares[]} corners
- * @returns {Shares}
- */
-function middleOf(corners) {
-  return [0, 1, 2].map((i) => sum(corners.map((corner) => corner[i])) / corners.length);
-}
-
-/**
- * @param {number[]} a
- * @param {number[]} b
- * @returns {boolean}
- */
-function near(a, b) {
-  return a.every((x, i) => Math.abs(x - b[i]) < 1e-6);
+/** @param {Data["points"]} points @param {Shares} shares @returns {string | undefined} a point's name */
+function nameOf(points, shares) {
+  return Object.keys(points).find((name) => points[name].every((x, i) => Math.abs(x - shares[i]) < 1e-6));
 }
 
 /**
@@ -135,14 +110,6 @@ function sharesAt(x, y) {
 }
 
 /**
- * @param {Shares[]} corners
- * @returns {string} points of a polygon
- */
-function outline(corners) {
-  return corners.map((corner) => placeOf(corner).map((x) => x.toFixed(2))).join(" ");
-}
-
-/**
  * The nearest point of the simplex, to four decimals.
  * @param {number[]} given
  * @returns {Shares}
@@ -159,39 +126,6 @@ function nearest(given) {
 }
 
 /**
- * The part of a triangle of shares where a linear function is at least 0.
- * @param {Shares[]} corners
- * @param {(shares: Shares) => number} height
- * @returns {Shares[]}
- */
-function cut(corners, height) {
-  return corners.flatMap((a, i) => {
-    const b = corners[(i + 1) % 3], x = height(a), y = height(b);
-    return [...(x >= 0 ? [a] : []), ...(x >= 0 !== y >= 0 ? [between(a, b, x / (x - y))] : [])];
-  });
-}
-
-/**
- * The small triangles that fill the triangle of shares, each as three shares.
- * @returns {Shares[][]}
- */
-function smallTriangles() {
-  const triangles = [];
-  const shares = (/** @type {Point} */ [q, k]) => [q / STEPS, k / STEPS, (STEPS - q - k) / STEPS];
-  for (let k = 0; k < STEPS; k++) {
-    for (let q = 0; q < STEPS - k; q++) {
-      /** @type {Point[]} */
-      const upright = [[q, k], [q + 1, k], [q, k + 1]];
-      /** @type {Point[]} */
-      const inverted = [[q + 1, k], [q + 1, k + 1], [q, k + 1]];
-      triangles.push(upright.map(shares));
-      if (q + k + 2 <= STEPS) triangles.push(inverted.map(shares));
-    }
-  }
-  return triangles;
-}
-
-/**
  * The shares when one of them is set: queries and keys trade with values, values with both.
  * @param {Shares} shares
  * @param {number} i
@@ -205,25 +139,7 @@ function withShare([q, k], i, x) {
   return [queries, keys, Math.max(0, 1 - queries - keys)];
 }
 
-/**
- * What an arrow key adds to the shares; nothing for other keys.
- * @param {string} key
- * @param {number} size
- * @returns {number[] | undefined}
- */
-function stepFor(key, size) {
-  if (key === "ArrowRight") return [size, 0, -size];
-  if (key === "ArrowLeft") return [-size, 0, size];
-  if (key === "ArrowUp") return [-size / 2, size, -size / 2];
-  return key === "ArrowDown" ? [size / 2, -size, size / 2] : undefined;
-}
-
-/**
- * The map at some shares: relevance is linear in them.
- * @param {number[][]} maps of queries, keys and values
- * @param {Shares} shares
- * @returns {number[]}
- */
+/** @param {number[][]} maps @param {Shares} shares @returns {number[]} the map there: it is linear in them */
 function mix([query, key, value], shares) {
   return query.map((x, i) => shares[0] * x + shares[1] * key[i] + shares[2] * value[i]);
 }
@@ -248,8 +164,8 @@ function shownAs(map, kind) {
  * @returns {number}
  */
 function gapOf(a, b) {
-  const size = (norm(a) + norm(b)) / 2;
-  return size ? norm(a.map((x, i) => x - b[i])) / size : 0;
+  const size = (Math.hypot(...a) + Math.hypot(...b)) / 2;
+  return size ? Math.hypot(...a.map((x, i) => x - b[i])) / size : 0;
 }
 
 /**
@@ -257,9 +173,9 @@ function gapOf(a, b) {
  * @param {number[][]} maps of queries, keys and values
  * @param {number[]} loo
  * @param {boolean} divides whether maps are divided by their sums, which may reverse the sign
- * @returns {Field}
+ * @returns {(shares: Shares) => number}
  */
-function fieldOf(maps, loo, divides) {
+function rOver(maps, loo, divides) {
   const centred = (/** @type {number[]} */ map) => {
     const mean = sum(map) / map.length;
     return map.map((x) => x - mean);
@@ -267,53 +183,19 @@ function fieldOf(maps, loo, divides) {
   const flats = maps.map(centred), flatLoo = centred(loo), sums = maps.map(sum);
   const square = flats.map((a) => flats.map((b) => dot(a, b))), cross = flats.map((a) => dot(a, flatLoo));
   const signOfLoo = Math.sign(sum(loo)), squareOfLoo = dot(flatLoo, flatLoo);
-  const total = (/** @type {Shares} */ shares) => dot(shares, sums);
-  const r = (/** @type {Shares} */ shares, sign = Math.sign(total(shares))) => {
+  return (shares) => {
+    const sign = divides ? Math.sign(dot(shares, sums)) * signOfLoo : 1;
     const squared = dot(shares, square.map((row) => dot(row, shares)));
-    return ((divides ? sign * signOfLoo : 1) * dot(shares, cross)) / Math.sqrt(squared * squareOfLoo);
+    return (sign * dot(shares, cross)) / Math.sqrt(squared * squareOfLoo);
   };
-  return { r, total };
 }
 
-/**
- * The height between two levels of r: at most about a dozen over the triangle.
- * @param {number} low
- * @param {number} high
- * @returns {number}
- */
+/** @param {number} low @param {number} high @returns {number} r from level to level: a dozen at most */
 function gapBetweenLevels(low, high) {
   return [0.01, 0.02, 0.05, 0.1].find((gap) => (high - low) / gap < 12) ?? 0.2;
 }
 
-/**
- * The levels of r that cross a small triangle, as straight lines.
- * @param {Shares[]} corners
- * @param {number[]} values r at the corners
- * @param {number} gap
- * @returns {{ height: number, path: string }[]}
- */
-function levelsThrough(corners, values, gap) {
-  if (!values.every(Number.isFinite)) return [];
-  const heights = [HIGH];
-  for (let n = Math.ceil(Math.min(...values) / gap); n * gap <= Math.max(...values); n++) {
-    heights.push(n * gap);
-  }
-  return heights.flatMap((height) => {
-    const sides = [[0, 1], [1, 2], [2, 0]].filter(([a, b]) => values[a] < height !== values[b] < height);
-    const ends = sides.map(([a, b]) => {
-      const t = (height - values[a]) / (values[b] - values[a]);
-      return placeOf(between(corners[a], corners[b], t)).map((x) => x.toFixed(1));
-    });
-    return ends.length === 2 ? [{ height, path: `M${ends[0]}L${ends[1]}` }] : [];
-  });
-}
-
-/**
- * @param {"shares" | "digit" | "map"} key
- * @param {number[] | number | string} value
- * @param {Model<State>} model
- * @returns {boolean}
- */
+/** @param {string} key @param {any} value @param {Model<State>} model @returns {boolean} */
 function accept(key, value, model) {
   if (Array.isArray(value)) {
     return value.length === 3 && value.every((share) => share >= 0) && Math.abs(sum(value) - 1) <= 1e-9;
@@ -322,60 +204,38 @@ function accept(key, value, model) {
 }
 
 /**
- * Draw pixels on a canvas.
+ * Draw numbers of at most 1 as a square of pixels, with a dot on those clearly below zero.
  * @param {HTMLCanvasElement} canvas
- * @param {number} side
  * @param {number[]} values
- * @param {(value: number) => { colour: string, dotted: boolean }} look
+ * @param {(value: number) => string} colour
  * @returns {void}
  */
-function draw(canvas, side, values, look) {
-  const size = 20, pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+function draw(canvas, values, colour) {
+  const side = Math.sqrt(values.length), size = 20;
+  const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   canvas.width = canvas.height = side * size;
   values.forEach((value, i) => {
-    const x = (i % side) * size, y = Math.floor(i / side) * size, { colour, dotted } = look(value);
-    pen.fillStyle = colour;
+    const x = (i % side) * size, y = Math.floor(i / side) * size;
+    pen.fillStyle = Number.isFinite(value) ? colour(value) : GREY;
     pen.fillRect(x, y, size, size);
-    if (!dotted) return;
     pen.fillStyle = INK;
-    pen.fillRect(x + size / 2 - 2.5, y + size / 2 - 2.5, 5, 5);
+    if (value < -0.08) pen.fillRect(x + size / 2 - 2.5, y + size / 2 - 2.5, 5, 5);
   });
 }
 
-/**
- * Draw a digit in grey.
- * @param {HTMLCanvasElement} canvas
- * @param {number} side
- * @param {number[]} image in [0, 1]
- * @returns {void}
- */
-function drawDigit(canvas, side, image) {
-  draw(canvas, side, image, (value) => {
-    const light = Math.round(255 * (1 - value));
-    return { colour: `rgb(${light},${light},${light})`, dotted: false };
-  });
+/** @param {number} ink @returns {string} */
+function grey(ink) {
+  const light = Math.round(255 * (1 - ink));
+  return `rgb(${light},${light},${light})`;
 }
 
-/**
- * Draw scores in their colours, with a dot on those below zero.
- * @param {HTMLCanvasElement} canvas
- * @param {number} side
- * @param {number[]} map
- * @returns {void}
- */
-function drawMap(canvas, side, map) {
+/** @param {HTMLCanvasElement} canvas @param {number[]} map @returns {void} */
+function drawMap(canvas, map) {
   const largest = Math.max(...map.map(Math.abs)) || 1;
-  draw(canvas, side, map, (value) => ({
-    colour: Number.isFinite(value) ? shade(value / largest) : GREY,
-    dotted: value < -0.08 * largest,
-  }));
+  draw(canvas, map.map((value) => value / largest), shade);
 }
 
-/**
- * The digits' arrays, unpacked once.
- * @param {Data} data
- * @returns {(pack: Pack, digit: number) => number[]}
- */
+/** @param {Data} data @returns {Pixels} the digits' arrays, unpacked once */
 function unpack(data) {
   const size = data.side * data.side;
   /** @type {Pack[]} */
@@ -384,102 +244,90 @@ function unpack(data) {
   return (pack, digit) => Array.from(arrays[pack].subarray(digit * size, (digit + 1) * size));
 }
 
-/**
- * @param {Model<State>} model
- * @param {(pack: Pack, digit: number) => number[]} pixels
- * @returns {Scene}
- */
+/** @param {Model<State>} model @param {Pixels} pixels @returns {Scene} */
 function sceneOf(model, pixels) {
   const { points, digits } = model.get("data"), place = model.get("digit"), kind = model.get("map");
   const maps = FACTORS.map((factor) => pixels(factor, place)), loo = pixels("loo", place);
+  const digit = digits[place], size = sum(maps.flat().map(Math.abs)), shownLoo = shownAs(loo, kind);
   const graphs = [points.left, points.right].map((point) => mix(maps, point));
-  const shownLoo = shownAs(loo, kind), field = fieldOf(maps, loo, kind !== "raw");
-  return {
-    digit: digits[place],
-    place,
-    kind,
-    image: pixels("image", place),
-    maps,
-    loo,
-    shownLoo,
-    graphs,
-    field,
-  };
+  const conserves = maps.every((map) => Math.abs(sum(map) - digit.logit) <= ROUNDING * size);
+  return { digit, place, kind, maps, loo, shownLoo, graphs, conserves, r: rOver(maps, loo, kind !== "raw") };
+}
+
+/** @returns {Shares[]} in even steps over the whole triangle */
+function grid() {
+  const steps = Array.from({ length: 31 }, (_, i) => i);
+  return steps.flatMap((k) => steps.slice(0, 31 - k).map((q) => [q / 30, k / 30, (30 - q - k) / 30]));
 }
 
 /**
- * r over the triangle as colours and levels. `paint` returns the range and which levels there are, in words.
- * @returns {{ node: SVGElement, paint: (scene: Scene) => string }}
+ * r at every pixel of the picture, row by row: of the shares there, in the legend from the least to the most,
+ * elsewhere undefined.
+ * @param {(shares: Shares) => number} r
+ * @param {number} low
+ * @param {number} high
+ * @returns {Float32Array}
+ */
+function heights(r, low, high) {
+  return Float32Array.from({ length: WIDE * HIGH * FINE ** 2 }, (_, i) => {
+    const x = (i % (WIDE * FINE) + 0.5) / FINE, y = Math.floor(i / (WIDE * FINE)) / FINE;
+    if (x < LEGEND.wide && y > LEGEND.top && y < LEGEND.bottom) return low + (high - low) * x / LEGEND.wide;
+    const k = 1 - (y - TOP) / TALL, q = (x - LEFT) / SIDE - k / 2;
+    return k < 0 || q < 0 || k + q > 1 ? NaN : r([q, k, 1 - q - k]);
+  });
+}
+
+/**
+ * Draw r over the triangle, and the legend: a colour at every pixel, a line at every level, a thick one at 0.
+ * @param {HTMLCanvasElement} canvas
+ * @param {Float32Array} values at every pixel
+ * @param {{ low: number, high: number, gap: number }} scale
+ * @returns {void}
+ */
+function drawField(canvas, values, { low, high, gap }) {
+  const pen = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d")), wide = WIDE * FINE;
+  const picture = pen.createImageData(canvas.width = wide, canvas.height = HIGH * FINE);
+  /** @param {number} i @param {number} size @param {number} width */
+  const line = (i, size, width) => {
+    const here = Math.floor(values[i] / size), right = values[i + width], below = values[i + width * wide];
+    return Math.abs(Math.floor(right / size) - here) > 0 || Math.abs(Math.floor(below / size) - here) > 0;
+  };
+  for (let i = 0; i < values.length; i++) {
+    if (!Number.isFinite(values[i])) continue;
+    const t = high > low ? (values[i] - low) / (high - low) : 1;
+    const inked = line(i, gap, 2) || line(i, 2, 5); // all of r's size is less than 2: this one parts signs
+    for (let n = 0; n < 3; n++) picture.data[4 * i + n] = inked ? 27 : PALE[n] + t * (DEEP[n] - PALE[n]);
+    picture.data[4 * i + 3] = 255;
+  }
+  pen.putImageData(picture, 0, 0);
+}
+
+/**
+ * r over the triangle as colours and levels, with a legend. `paint` returns which levels there are, in words.
+ * @returns {{ canvas: HTMLCanvasElement, legend: SVGElement, paint: (scene: Scene) => string }}
  */
 function fieldView() {
-  const cells = smallTriangles().map((shares) => {
-    return { shares, node: svg("polygon", { points: outline(shares), "stroke-width": 0.7 }) };
-  });
-  const level = (/** @type {string} */ kind) => svg("path", { class: `lrp-level ${kind}` });
-  const levels = level(""), zero = level("lrp-zero"), high = level("lrp-high"), halves = svg("g", {});
-  const node = svg("g", { role: "img" }, cells.map((cell) => cell.node), halves, levels, zero, high);
-  /** @param {SVGElement} polygon @param {number} r */
-  const tint = (polygon, r) => {
-    const colour = Number.isFinite(r) ? shade(r) : GREY;
-    polygon.setAttribute("fill", colour);
-    polygon.setAttribute("stroke", colour);
-  };
-  /** @param {SVGElement} polygon @param {Shares[]} shares @param {Field} field */
-  const tintHalves = (polygon, shares, { r, total }) => { // r jumps where the sum turns
-    const [above, below] = [1, -1].map((sign) => cut(shares, (corner) => sign * total(corner)));
-    const half = svg("polygon", { points: outline(below) });
-    halves.append(half);
-    tint(polygon, r(middleOf(above), 1));
-    tint(half, r(middleOf(below), -1));
-  };
+  const canvas = h("canvas", { role: "img" }), y = LEGEND.bottom + 16;
+  const least = svg("text", { y }), most = svg("text", { x: LEGEND.wide, y, "text-anchor": "end" });
+  const title = svg("text", { y: LEGEND.top - 7 }, "r with LOO");
+  const legend = svg("g", { class: "lrp-legend" }, title, least, most);
   /** @param {Scene} scene */
-  const paint = ({ digit, kind, field }) => {
-    const values = cells.map(({ shares }) => shares.map((corner) => field.r(corner)));
-    const all = values.flat().filter(Number.isFinite), low = Math.min(...all), top = Math.max(...all);
-    const gap = gapBetweenLevels(low, top), paths = { zero: "", high: "", others: "" };
-    halves.replaceChildren();
-    cells.forEach(({ shares, node: polygon }, i) => {
-      const sums = shares.map(field.total);
-      if (kind !== "raw" && Math.min(...sums) < 0 && Math.max(...sums) > 0) {
-        return tintHalves(polygon, shares, field);
-      }
-      tint(polygon, field.r(middleOf(shares)));
-      for (const { height, path } of levelsThrough(shares, values[i], gap)) {
-        paths[height === 0 ? "zero" : height === HIGH ? "high" : "others"] += path;
-      }
-    });
-    levels.setAttribute("d", paths.others);
-    zero.setAttribute("d", paths.zero);
-    high.setAttribute("d", paths.high);
-    const range = `from ${say(low)} to ${say(top)}`;
-    node.setAttribute("aria-label", `r with LOO over all shares, digit ${digit.label}: ${range}`);
-    if (!all.length) return "Undefined for this digit.";
-    const kinds = [`a line every ${gap}`, paths.zero && "dashed at 0", paths.high && "thick at 0.99"];
-    return `This digit: ${say(low)} to ${say(top)}; ${kinds.filter(Boolean).join(", ")}.`;
+  const paint = ({ digit, r }) => {
+    const known = grid().map(r).filter(Number.isFinite), low = Math.min(...known), high = Math.max(...known);
+    const gap = gapBetweenLevels(low, high), range = `from ${say(low)} to ${say(high)}`;
+    drawField(canvas, heights(r, low, high), { low, high, gap });
+    least.textContent = say(low);
+    most.textContent = say(high);
+    canvas.setAttribute("aria-label", `r with LOO over all shares, digit ${digit.label}: ${range}`);
+    if (!known.length) return "r is undefined for this digit.";
+    return `A line every ${gap}${low < 0 && high > 0 ? ", thick at 0" : ""}.`;
   };
-  return { node, paint };
+  return { canvas, legend, paint };
 }
 
-/**
- * @param {string} name
- * @returns {SVGElement}
- */
+/** @param {string} name @returns {SVGElement} */
 function markOf(name) {
   return svg("path", { d: MARKS[name], class: "lrp-mark", "aria-hidden": "true" });
-}
-
-/**
- * The named points in the picture, each as a mark on white ground next to its name.
- * @param {{ [name: string]: Shares }} points
- * @returns {SVGElement[]}
- */
-function namedPoints(points) {
-  return Object.entries(points).map(([name, point]) => {
-    const [x, y] = placeOf(point), { dx, dy, anchor } = NAMES_BESIDE[name];
-    const text = { x: dx, y: dy, "text-anchor": anchor, class: name === "CP" ? "" : "lrp-inside" };
-    const ground = svg("circle", { r: 9.5, class: "lrp-ground" });
-    return svg("g", { transform: `translate(${x} ${y})` }, ground, markOf(name), svg("text", text, name));
-  });
 }
 
 /**
@@ -492,9 +340,9 @@ function handleView(model, hint) {
   const { points } = model.get("data"), named = Object.values(points);
   const move = (/** @type {KeyboardEvent} */ event) => {
     if (event.altKey || event.ctrlKey || event.metaKey) return;
-    const shares = model.get("shares"), step = stepFor(event.key, event.shiftKey ? 0.1 : 0.01);
-    const next = (named.findIndex((point) => near(point, shares)) + 1) % named.length;
-    if (step) put(model, { shares: nearest(shares.map((share, i) => share + step[i])) });
+    const shares = model.get("shares"), step = ARROWS[event.key], size = event.shiftKey ? 0.1 : 0.01;
+    const next = (Object.keys(points).indexOf(nameOf(points, shares) ?? "") + 1) % named.length;
+    if (step) put(model, { shares: nearest(shares.map((share, i) => share + size * step[i])) });
     else if (event.key === "Home") put(model, { shares: points.flat });
     else if (event.key === "Enter" || event.key === " ") put(model, { shares: named[next] });
     else return;
@@ -514,40 +362,36 @@ function handleView(model, hint) {
 }
 
 /**
- * The triangle: the field, the corners' names, the named points, and the ring to drag.
+ * The triangle: r as colours, the names, and the ring to drag. `paintField` returns what lines there are.
  * @param {Model<State>} model
  * @param {string} hint id of the text that says how the ring is moved
- * @returns {{ node: SVGElement, paintField: (scene: Scene) => string,
+ * @returns {{ node: HTMLElement, paintField: (scene: Scene) => string,
  *   paintHandle: (shares: Shares, label: string) => void }}
  */
 function triangle(model, hint) {
-  const field = fieldView(), handle = handleView(model, hint);
-  const corner = (/** @type {number} */ x, /** @type {number} */ y, /** @type {string} */ anchor) =>
-    svg("text", { x, y, "text-anchor": anchor, class: "" });
-  const right = corner(LEFT + SIDE + 18, TOP + TALL + 25, "end"),
-    top = corner(LEFT + SIDE / 2, TOP - 14, "middle");
-  const corners = [right, top, corner(LEFT - 18, TOP + TALL + 25, "start")];
-  const edge = `M${placeOf([1, 0, 0])}L${placeOf([0, 1, 0])}L${placeOf([0, 0, 1])}Z`;
-  const frame = svg("path", { d: edge, class: "lrp-level" });
-  const box = { viewBox: "0 0 340 304", role: "group", "aria-label": "Shares of relevance" };
-  const node = svg(
-    "svg",
-    box,
-    field.node,
-    frame,
-    corners,
-    namedPoints(model.get("data").points),
-    handle.node,
-  );
-  makeDraggable(node, handle.node, (x, y) => put(model, { shares: sharesAt(x, y) }));
+  const { points } = model.get("data"), field = fieldView(), handle = handleView(model, hint);
+  const corners = [[1, 0], [0, 1], [0, 0]].map(placeOf);
+  const frame = svg("polygon", { points: corners.join(" "), class: "lrp-edge" });
+  const marks = Object.entries(points).map(([name, point]) => {
+    const ground = svg("circle", { r: 9.5, class: "lrp-ground" });
+    return svg("g", { transform: `translate(${placeOf(point)})` }, ground, markOf(name));
+  });
+  const texts = LABELS.map(([name, shares, right, down, anchor]) => {
+    const [x, y] = [placeOf(shares)[0] + right, placeOf(shares)[1] + down];
+    const r = svg("tspan", down === 24 ? { x, y: y + 17 } : {}); // at the foot, a line of its own
+    return { r, node: svg("text", { x, y, "text-anchor": anchor }, name, r) };
+  });
+  const box = { viewBox: `0 0 ${WIDE} ${HIGH}`, role: "group", "aria-label": "Shares of relevance" };
+  const picture = svg("svg", box, frame, field.legend, texts.map(({ node }) => node), marks, handle.node);
+  makeDraggable(picture, handle.node, (x, y) => put(model, { shares: sharesAt(x, y) }));
   /** @param {Scene} scene */
   const paintField = (scene) => {
-    corners.forEach((text, i) => {
-      const only = scene.field.r([0, 1, 2].map((j) => Number(i === j)));
-      text.textContent = `${WORDS[i]} only: ${say(only)}`;
+    LABELS.forEach(([name, shares], i) => {
+      texts[i].r.textContent = (name.includes(":") ? "r " : "") + say(scene.r(shares));
     });
     return field.paint(scene);
   };
+  const node = h("div", { class: "lrp-triangle" }, field.canvas, picture);
   return { node, paintField, paintHandle: handle.paint };
 }
 
@@ -560,8 +404,6 @@ function triangle(model, hint) {
  * @returns {void}
  */
 function makeDraggable(picture, handle, go) {
-  /** @type {number | null} */
-  let dragged = null;
   const onHandle = (/** @type {Event} */ event) => handle.contains(/** @type {Node} */ (event.target));
   const toward = (/** @type {MouseEvent} */ event) => {
     const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(
@@ -569,26 +411,20 @@ function makeDraggable(picture, handle, go) {
     );
     go(x, y);
   };
-  const drop = (/** @type {PointerEvent} */ event) => {
-    if (event.pointerId === dragged) dragged = null;
-  };
   picture.addEventListener("pointerdown", (event) => {
     if (event.button !== 0 || (event.pointerType === "touch" && !onHandle(event))) return;
-    dragged = event.pointerId;
-    picture.setPointerCapture(dragged);
+    picture.setPointerCapture(event.pointerId);
     handle.focus({ preventScroll: true });
     event.preventDefault();
     if (!onHandle(event)) toward(event);
   });
   handle.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false }); // no scroll
   picture.addEventListener("pointermove", (event) => {
-    if (event.pointerId === dragged) toward(event);
+    if (picture.hasPointerCapture(event.pointerId)) toward(event);
   });
   picture.addEventListener("click", (event) => {
     if (/** @type {PointerEvent} */ (event).pointerType === "touch" && !onHandle(event)) toward(event);
   });
-  picture.addEventListener("pointerup", drop);
-  picture.addEventListener("pointercancel", drop);
 }
 
 /**
@@ -615,123 +451,99 @@ function shareInputs(model) {
 }
 
 /**
- * A button per named point; `show` presses the one that holds.
- * @param {Model<State>} model
- * @returns {{ node: HTMLElement, show: (name: string | undefined) => void }}
+ * A row of buttons, one tab stop; `show` presses one of them.
+ * @param {string} label
+ * @param {HTMLButtonElement[]} buttons
+ * @returns {{ node: HTMLElement, show: (chosen: number) => void }}
  */
-function pointButtons(model) {
-  const { points } = model.get("data"), names = Object.keys(points);
-  const buttons = names.map((name) => {
-    const icon = svg("svg", { viewBox: "-8 -8 16 16", "aria-hidden": "true" }, markOf(name));
-    return h("button", { type: "button", onclick: () => put(model, { shares: points[name] }) }, icon, name);
-  });
-  oneTabStop(buttons);
-  /** @param {string | undefined} name */
-  const show = (name) => {
-    buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(names[i] === name)));
+function buttonRow(label, buttons) {
+  const stop = oneTabStop(buttons);
+  const show = (/** @type {number} */ chosen) => {
+    buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === chosen)));
+    if (buttons[chosen]) stop(buttons[chosen]);
   };
-  return {
-    node: h("div", { class: "lrp-controls", role: "group", "aria-label": "Named points" }, buttons),
-    show,
-  };
+  return { node: h("div", { class: "lrp-controls", role: "group", "aria-label": label }, buttons), show };
 }
 
-/**
- * A button per digit, and the choice between raw maps and maps over their sums.
- * @param {Model<State>} model
- * @param {(pack: Pack, digit: number) => number[]} pixels
- * @returns {{ node: HTMLElement, show: (scene: Scene) => void }}
- */
-function digitControls(model, pixels) {
-  const { side, digits } = model.get("data");
-  const buttons = digits.map((digit, place) => {
-    const picture = h("canvas", { "aria-hidden": "true" }), name = `digit ${digit.label}`;
-    drawDigit(picture, side, pixels("image", place));
-    const onclick = () => put(model, { digit: place });
+/** @param {Model<State>} model @returns {HTMLButtonElement[]} */
+function pointButtons(model) {
+  return Object.entries(model.get("data").points).map(([name, shares]) => {
+    const icon = svg("svg", { viewBox: "-8 -8 16 16", "aria-hidden": "true" }, markOf(name));
+    return h("button", { type: "button", onclick: () => put(model, { shares }) }, icon, name);
+  });
+}
+
+/** @param {Model<State>} model @param {Pixels} pixels @returns {HTMLButtonElement[]} */
+function digitButtons(model, pixels) {
+  return model.get("data").digits.map(({ label }, digit) => {
+    const picture = h("canvas", { "aria-hidden": "true" }), name = `digit ${label}`;
+    draw(picture, pixels("image", digit), grey);
+    const onclick = () => put(model, { digit });
     return h("button", { type: "button", "aria-label": name, title: name, onclick }, picture);
   });
-  const stop = oneTabStop(buttons);
-  const kinds = choice("Maps", KINDS, (map) => put(model, { map: /** @type {Kind} */ (map) }));
-  /** @param {Scene} scene */
-  const show = ({ place, kind }) => {
-    buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === place)));
-    stop(buttons[place]);
-    kinds.show(kind);
-  };
-  const group = h("div", { class: "lrp-digits", role: "group", "aria-label": "Digit" }, buttons);
-  return { node: h("div", { class: "lrp-controls" }, group, kinds.node), show };
 }
 
-/**
- * What stands under a map, and what is said of it in full.
- * @param {string} name
- * @param {number[]} map
- * @returns {{ short: string, long: string }}
- */
+/** @param {string} name @param {number[]} map @returns {string} what is said of a map in full */
 function aboutMap(name, map) {
   const least = 1e-6 * Math.max(...map.map(Math.abs)); // LOO of a black pixel is rounding
   const below = Math.round((100 * map.filter((x) => x < -least).length) / map.length);
-  const total = say(sum(map)), largest = say(Math.max(...map), decimalsFor(map));
-  return {
-    short: `sum ${total}, ${below}\u00a0%\u00a0<\u00a00`,
-    long: `${name}: sum ${total}, largest ${largest}, ${below} % of the pixels below zero`,
-  };
+  const largest = say(Math.max(...map), decimalsFor(map));
+  return `${name}: sum ${say(sum(map))}, largest ${largest}, ${below} % of the pixels below zero`;
 }
 
 /**
  * The digit, the map at the shares, and LOO.
- * @param {number} side
- * @returns {{ node: HTMLElement, paintScene: (scene: Scene) => void,
+ * @returns {{ node: HTMLElement, paintScene: (scene: Scene, image: number[]) => void,
  *   paintMap: (map: number[], title: string, at: string) => void }}
  */
-function pictures(side) {
-  const figures = Array.from({ length: 3 }, () => {
-    const canvas = h("canvas", { role: "img" }),
-      title = h("strong", {}),
-      under = h("span", { class: "lrp-quiet" });
-    return { canvas, title, under, node: h("figure", {}, title, canvas, h("figcaption", {}, under)) };
+function pictures() {
+  const figures = ["", "at the ring", "a pixel left out"].map((under) => {
+    const canvas = h("canvas", { role: "img" }), title = h("strong", {});
+    const caption = h("figcaption", {}, under), node = h("figure", {}, title, canvas, caption);
+    return { canvas, title, caption, node };
   });
   const [digit, map, reference] = figures;
-  /** @param {typeof digit} figure @param {string} title @param {{ short: string, long: string }} about */
-  const caption = (figure, title, { short, long }) => {
+  /** @param {typeof digit} figure @param {string} title @param {string} long */
+  const name = (figure, title, long) => {
     figure.title.textContent = title;
-    figure.under.textContent = short;
     figure.canvas.setAttribute("aria-label", long);
   };
-  /** @param {Scene} scene */
-  const paintScene = ({ digit: { label, predicted }, image, shownLoo }) => {
-    const long = `The digit ${label}; the network predicts ${predicted}`;
-    drawDigit(digit.canvas, side, image);
-    caption(digit, `digit ${label}`, { short: `predicted ${predicted}`, long });
-    drawMap(reference.canvas, side, shownLoo);
-    caption(reference, "LOO", aboutMap("LOO", shownLoo));
+  /** @param {Scene} scene @param {number[]} image */
+  const paintScene = ({ digit: { label, predicted }, shownLoo }, image) => {
+    draw(digit.canvas, image, grey);
+    name(digit, `digit ${label}`, `The digit ${label}; the network predicts ${predicted}`);
+    digit.caption.textContent = `predicted ${predicted}`;
+    drawMap(reference.canvas, shownLoo);
+    name(reference, "LOO", aboutMap("LOO", shownLoo));
   };
   /** @param {number[]} scores @param {string} title @param {string} at */
   const paintMap = (scores, title, at) => {
-    drawMap(map.canvas, side, scores);
-    caption(map, title, aboutMap(`Map at ${at}`, scores));
+    drawMap(map.canvas, scores);
+    name(map, title, aboutMap(`Map at ${at}`, scores));
   };
   return { node: h("div", { class: "lrp-maps" }, figures.map(({ node }) => node)), paintScene, paintMap };
 }
 
 /**
- * The numbers of the map at the shares, and a word where dividing by sums reverses the sign of r.
- * @returns {{ nodes: HTMLElement[], paint: (scene: Scene, measures: ReturnType<typeof measure>) => void }}
+ * The numbers of the map at the shares.
+ * @param {HTMLElement} list
+ * @param {Scene} scene
+ * @param {ReturnType<typeof measure>} measures
+ * @returns {void}
  */
-function readout() {
-  const cells = ROWS.map((_, i) => h("dd", { class: i ? null : "lrp-first" }));
-  const terms = ROWS.map((row, i) => h("dt", { class: i ? null : "lrp-first" }, row));
-  const list = h("dl", { class: "lrp-readout" }, terms.flatMap((term, i) => [term, cells[i]]));
-  const turned = h("p", {});
-  /** @param {Scene} scene @param {ReturnType<typeof measure>} measures */
-  const paint = ({ digit: { logit }, loo }, { r, gaps, total }) => {
-    [r, ...gaps, total, logit].forEach((value, i) => {
-      cells[i].textContent = say(value, i > 2 ? 2 : 3);
-    });
-    Object.assign(list.dataset, { r, gapLeft: gaps[0], gapRight: gaps[1], sum: total, logit });
-    turned.textContent = turnInWords(total < 0, sum(loo) < 0);
+function writeNumbers(list, { digit: { logit }, loo }, { r, gaps: [left, right], total }) {
+  const rows = {
+    "r with LOO": say(r, 3),
+    "distance to the left map (raw)": say(left, 3),
+    "distance to the right map (raw)": say(right, 3),
+    "sum of the map (raw)": say(total),
+    "sum of LOO (raw)": say(sum(loo)),
+    "logit of the predicted class": say(logit),
   };
-  return { nodes: [list, turned], paint };
+  list.replaceChildren(
+    ...Object.entries(rows).flatMap(([row, text]) => [h("dt", {}, row), h("dd", {}, text)]),
+  );
+  Object.assign(list.dataset, { r, gapLeft: left, gapRight: right, sum: total, logit });
 }
 
 /**
@@ -741,12 +553,10 @@ function readout() {
  * @returns {string}
  */
 function turnInWords(map, loo) {
-  if (map && loo) {
-    return "The sums of this map and of LOO are negative: " +
-      "dividing both by their sums reverses r twice, so it stays the same.";
-  }
   if (!map && !loo) return "";
-  return `The sum of ${map ? "this map" : "LOO"} is negative: dividing by the sums reverses the sign of r.`;
+  const whose = map && loo ? "this map and that of LOO are" : map ? "this map is" : "LOO is";
+  const effect = map && loo ? "reverses r twice, so it stays the same" : "reverses the sign of r";
+  return `The sum of ${whose} negative: dividing by the sums ${effect}.`;
 }
 
 /**
@@ -761,50 +571,73 @@ function measure({ maps, graphs, kind, shownLoo }, shares) {
 }
 
 /**
- * @param {Place<State>} place
- * @returns {() => void}
+ * The state in one line: the shares, r with LOO, and what the map adds up to.
+ * @param {Scene} scene
+ * @param {string} spread where the ring is
+ * @param {ReturnType<typeof measure>} measures
+ * @returns {string}
  */
+function inWords({ digit: { logit }, kind, conserves }, spread, { map, r, total }) {
+  const size = sayTidy(total, 2);
+  /** @returns {string} */
+  const sums = () => {
+    if (!map.every(Number.isFinite)) return "the sum of the map cancels, so nothing can be divided by it";
+    if (kind !== "raw") return `divided by its sum, ${size}, the map adds up to 1`;
+    if (conserves) return `the map adds up to the logit, ${size}, as every point does`;
+    return `the map adds up to ${size}; the logit is ${sayTidy(logit, 2)}`;
+  };
+  return `${spread}. r with LOO ${say(r)}; ${sums()}.`;
+}
+
+/** @param {Place<State>} place @returns {() => void} */
 function render({ model, el }) {
   const data = model.get("data"), { points } = data, pixels = unpack(data), live = liveLine();
   const hint = `lrp-hint-${model.get("address")}-${drawn += 1}`;
-  const picture = triangle(model, hint), digits = digitControls(model, pixels);
-  const inputs = shareInputs(model),
-    buttons = pointButtons(model),
-    maps = pictures(data.side),
-    facts = readout();
-  const colours = [-1, -0.5, 0, 0.5, 1].map(shade).join();
-  const bar = h("span", { class: "lrp-bar", style: `background: linear-gradient(90deg, ${colours})` });
-  const range = h("span", {}), here = h("p", { class: "lrp-readout lrp-printed" });
-  const key = h("p", { class: "lrp-quiet" }, "r with LOO: \u22121", bar, "1. ", range);
-  const left = h("div", {}, picture.node, key, buttons.node);
-  const right = h("div", {}, maps.node, here, inputs.node, facts.nodes);
-  const foot = h("p", { class: "lrp-foot", id: hint }, HINT);
-  el.append(digits.node, h("div", { class: "lrp-simplex" }, left, right), foot, live.node);
+  const picture = triangle(model, hint), inputs = shareInputs(model), maps = pictures();
+  const named = buttonRow("Named points", pointButtons(model));
+  const digits = buttonRow("Digit", digitButtons(model, pixels));
+  const kinds = choice("Maps", KINDS, (map) => put(model, { map: /** @type {Kind} */ (map) }));
+  const same = data.digits.every((_, i) => gapOf(pixels("key", i), pixels("value", i)) <= ROUNDING);
+  const lines = h("span", {}), key = h("p", { class: "lrp-quiet" }, lines, same ? SAME_MAP : "");
+  const facts = h("dl", { class: "lrp-readout" });
+  const more = h("details", { class: "lrp-more" }, h("summary", {}, "More numbers"), inputs.node, facts);
+  const signs = h("p", { class: "lrp-quiet" }), turned = h("p", {});
+  const said = h("p", { class: "lrp-readout lrp-said" });
+  el.append(
+    h("p", {}, h("strong", {}, QUESTION)),
+    said,
+    h(
+      "div",
+      { class: "lrp-simplex" },
+      h("div", {}, picture.node, key, named.node),
+      h("div", {}, digits.node, kinds.node, maps.node, signs, turned, more),
+    ),
+    h("p", { class: "lrp-foot", id: hint }, HINT),
+    live.node,
+  );
 
   /** @type {Scene} */
   let scene;
   const paintScene = () => {
     scene = sceneOf(model, pixels);
-    digits.show(scene);
-    maps.paintScene(scene);
-    range.textContent = picture.paintField(scene);
+    digits.show(scene.place);
+    kinds.show(scene.kind);
+    signs.textContent = SIGNS[scene.kind];
+    maps.paintScene(scene, pixels("image", scene.place));
+    lines.textContent = picture.paintField(scene);
     paint();
   };
   const paint = () => {
-    const shares = model.get("shares"), measures = measure(scene, shares), { r, gaps, total } = measures;
-    const name = Object.keys(points).find((point) => near(points[point], shares));
-    const text = WORDS.map((word, i) => `${word} ${say(shares[i])}`).join(", "), { digit, kind } = scene;
+    const shares = model.get("shares"), measures = measure(scene, shares), name = nameOf(points, shares);
+    const text = WORDS.map((word, i) => `${word} ${say(shares[i])}`).join(", ");
     picture.paintHandle(shares, `Shares: ${name ? [text, name].join(", ") : text}`);
-    buttons.show(name);
+    named.show(Object.keys(points).indexOf(name ?? ""));
     inputs.show();
-    here.textContent = (name ? `Shares (${name})` : "Shares") + `: ${text}`;
     maps.paintMap(measures.map, name ?? "mixture", text);
-    facts.paint(scene, measures);
-    const distances = `distance to left ${say(gaps[0])}, to right ${say(gaps[1])}`;
-    const sign = total < 0 ? ", negative" : "", state = `Digit ${digit.label}, ${KINDS[kind]}, ${text}`;
-    live.say(
-      `${state}: r with LOO ${say(r)}, ${distances}; sum ${say(total)}${sign}, logit ${say(digit.logit)}.`,
-    );
+    writeNumbers(facts, scene, measures);
+    turned.textContent = turnInWords(measures.total < 0, sum(scene.loo) < 0);
+    const spread = `${name ? TITLES[name] : "At the ring"}: ${text.replace(" ", " get ")} of the relevance`;
+    live.say(said.textContent = inWords(scene, spread, measures));
   };
   const stops = [follow(model, ["digit", "map"], paintScene), follow(model, ["shares"], paint)];
   return () => stops.forEach((stop) => stop());
