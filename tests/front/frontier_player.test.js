@@ -2,10 +2,9 @@
 import assert from "node:assert/strict";
 import { load, modelOf } from "./load.js";
 
-const { accept, affordable, axesOf, fallOfGroups, inWords, passesInWords, pathThrough, scoresAt } =
-  await load(
-    "frontier_player",
-  );
+const { accept, axesOf, compared, fallOfGroups, inWords, passesInWords, pathThrough, scoresAt } = await load(
+  "frontier_player",
+);
 
 const NONE = { all: [null, null, null, null], "no-special": [null, null, null, null] };
 const TEXT = {
@@ -46,8 +45,12 @@ Deno.test("a step that changes nothing of the others has what the step before ha
 });
 
 Deno.test("what a budget buys is the last step that it pays for", () => {
-  assert.deepEqual([1, 2, 3, 4, 9].map((passes) => affordable(TEXT, "hybrid", passes)), [-1, 0, 1, 2, 3]);
-  assert.deepEqual([0, 1].map((passes) => affordable(TEXT, "random", passes)), [0, 1]);
+  const ways = { hybrid: { label: "Hybrid" }, random: { label: "Random" } };
+  const at = (/** @type {string} */ way, /** @type {number} */ step) =>
+    compared(ways, { text: TEXT, way, tokens: "no-special", step }).split(": ")[1];
+  assert.equal(at("random", 1), "Hybrid takes more; Random r undefined, error undefined.");
+  assert.equal(at("random", 3), "Hybrid r 0.50, error 1.00; Random r undefined, error undefined.");
+  assert.match(at("hybrid", 3), /^Hybrid r 1\.00, error 0\.00;/);
 });
 
 Deno.test("passes in words", () => {

@@ -81,17 +81,6 @@ function costOf(text, way, step) {
 }
 
 /**
- * The last step of a way that takes no more passes than given; -1 where there is none.
- * @param {Text} text
- * @param {string} way
- * @param {number} passes
- * @returns {number}
- */
-function affordable(text, way, passes) {
-  return text.ways[way].passes.findLastIndex((_, step) => costOf(text, way, step) <= passes);
-}
-
-/**
  * What is said of the map in force, and announced.
  * @param {View} view
  * @returns {string}
@@ -115,7 +104,7 @@ function inWords({ text, way, tokens, step }) {
 function compared(ways, { text, way, tokens, step }) {
   const most = costOf(text, way, step);
   const parts = Object.entries(ways).map(([name, { label }]) => {
-    const last = affordable(text, name, most), { r, error } = text.ways[name];
+    const { passes, r, error } = text.ways[name], last = passes.findLastIndex((one) => sum(one) <= most);
     if (last < 0) return `${label} takes more`;
     return `${label} r ${say(r[tokens][last] ?? NaN)}, error ${say(error[tokens][last] ?? NaN)}`;
   });
@@ -157,18 +146,9 @@ function fallInWords(view) {
   const { word, mates, groups } = fall, name = (/** @type {number} */ i) => h("bdi", {}, text.tokens[i]);
   const [score, loo] = [scoresAt(text, way, groups[0]).scores, text.loo].map((all) => sayScore(all[word], 2));
   const others = mates.length > 1 ? ` and ${mates.length - 1} more` : "";
-  const at = listed([...groups].sort((p, q) => p - q).map(String));
+  const at = new Intl.ListFormat("en-GB").format(groups.toSorted((p, q) => p - q).map(String));
   const told = `”${others} there and gets ${score} (at ${groups[0]}); alone, as in LOO, ${loo}.`;
   return [` Why r falls at ${at} groups: “`, name(word), "” fades together with “", name(mates[0]), told];
-}
-
-/**
- * Words in a list, as a sentence has them.
- * @param {string[]} words
- * @returns {string}
- */
-function listed(words) {
-  return [words.slice(0, -1).join(", "), ...words.slice(-1)].filter(Boolean).join(" and ");
 }
 
 /**
