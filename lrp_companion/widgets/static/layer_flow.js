@@ -7,8 +7,7 @@
  * @typedef {{ data: Data, text: number, step: number, without: boolean }} State
  */
 
-const LEFT = "Here: relevance on the tokens of this level. " +
-  "Left above: what softmax, biases, norms and positions keep on the way down.";
+const LEFT = "Here: on the tokens. Left above: what softmax, biases, norms and positions keep on the way down.";
 const MARKED = 0.5; // tokens that differ by at least this share of the largest difference are marked
 
 /**
