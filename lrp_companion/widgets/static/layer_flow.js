@@ -7,7 +7,8 @@
  * @typedef {{ data: Data, text: number, step: number, without: boolean }} State
  */
 
-const LEFT = "Here: on the tokens. Left above: what softmax, biases, norms and positions keep on the way down.";
+const LEFT =
+  "Here: on the tokens. Left above: what softmax, biases, norms and positions keep on the way down.";
 const MARKED = 0.5; // tokens that differ by at least this share of the largest difference are marked
 
 /**
