@@ -45,16 +45,22 @@ def check(page: Any, flows: list[dict[str, Any]]) -> None:
         values = [float(text.replace("+", "")) for text in panel.locator("li .lrp-value").all_text_contents()]
         np.testing.assert_allclose(values, flow.scores[step], atol=6e-4)
         said = panel.locator("p.lrp-readout").text_content().replace("\u2212", "-")
-        (total,) = re.findall(r"adds up to (.+);", said)
+        total, sign, rest, logit = re.fullmatch(
+            r"(\S+) here ([+-]) (\S+) left above = logit (\S+)", said
+        ).groups()
         assert float(total) == pytest.approx(flow.sums[step], abs=0.0051)
+        taken = sum(lost[: step + 1].sum() for lost in flow.lost.values())
+        assert float(sign + rest) == pytest.approx(taken, abs=0.0101), "what was lost, by cause"
+        assert float(total) + float(sign + rest) == pytest.approx(float(logit), abs=1e-9)
         shares = panel.locator(".lrp-here > i").evaluate_all(
             "cells => cells.map(c => parseFloat(c.style.getPropertyValue('--lrp-share')))"
         )
         np.testing.assert_allclose(shares, 100 * abs(flow.scores[step]) / scale, atol=0.06)
         filled = panel.locator(".lrp-flow-level > i[data-heat]").count()
         assert filled == (step + 2) * len(flow.tokens), "LOO is below"
-        heard = page.locator(".lrp-flows ~ p.lrp-hidden").first.text_content().replace("\u2212", "-")
-        told = [float(value) for value in re.findall(r" ([+-]?[\d.]+\d)[,.]", heard)]
+        heard = page.get_by_role("list", name="LOO", exact=True).get_by_role("listitem").all_text_contents()
+        assert [item.rsplit(" ", 1)[0] for item in heard] == list(flow.tokens)
+        told = [float(item.rsplit(" ", 1)[1]) for item in heard]
         np.testing.assert_allclose(told, loo.scores, atol=6e-4)
         r = panel.locator(".lrp-flow-title strong").text_content().replace("\u2212", "-").split(" ")[-1]
         assert float(r) == pytest.approx(lrp.pearson(flow.scores[step], loo.scores), abs=0.0051)
@@ -90,6 +96,37 @@ def test_buttons_slider_keys_and_a_click_on_a_level(page: Any, flows: Any) -> No
     gaps = abs(flows[0]["attnlrp"].scores[last] - flows[0]["cp-lrp"].scores[last])
     assert flows[0]["attnlrp"].tokens[gaps.argmax()] in said
     check(page, flows)
+
+
+@pytest.mark.parametrize("width", [360, 1366])
+def test_words_stand_under_their_columns_and_the_key_above(flows: Any, show: Any, width: int) -> None:
+    page = show(LayerFlow(flows), viewport={"width": width, "height": 740})
+    off = page.evaluate(
+        """() => {
+          const middle = (node) => {
+            const { left, right } = node.getBoundingClientRect();
+            return (left + right) / 2;
+          };
+          const words = [...document.querySelectorAll('.lrp-flow-panel li > bdi')];
+          const cells = [...document.querySelectorAll('.lrp-flow-level:first-child > i')];
+          return words.map((word, i) => middle(word) - middle(cells[i]));
+        }"""
+    )
+    assert len(off) and np.abs(off).max() < 1
+    frame = "node => { const {outlineWidth, outlineOffset} = getComputedStyle(node); " + (
+        "return parseFloat(outlineWidth) + parseFloat(outlineOffset); }"
+    )
+    assert page.locator("li.lrp-differs").first.evaluate(frame) <= 1, "the gap to the next word"
+    key = page.get_by_text("Rows: layers 3 to 1, embeddings, words, LOO")
+    assert key.bounding_box()["y"] < page.locator(".lrp-flows").bounding_box()["y"]
+
+
+def test_a_change_is_told_in_parts(page: Any) -> None:
+    page.get_by_role("button", name="Up").click()
+    page.wait_for_function(
+        "/^embeddings; AttnLRP: r with LOO \\S+; CP-LRP: r with LOO \\S+\\. They differ most in “/"
+        ".test(document.querySelector('[role=status]').textContent)"
+    )
 
 
 def test_the_first_token_can_be_left_out(page: Any, flows: Any) -> None:

@@ -55,7 +55,7 @@ def check(page: Any, data: dict[str, Any]) -> None:
     words = {"above": "above 0", "below": "below 0", "across": "includes 0"}
     assert [side for side, phrase in words.items() if phrase in verdict] == [ends["side"]]
     slider = page.get_by_role("slider")
-    assert int(slider.input_value()) == k + 1 and slider.get_attribute("aria-valuetext") == said
+    assert int(slider.input_value()) == k + 1 and slider.get_attribute("aria-valuetext") is None
     dots = page.locator(".lrp-paths-dot")
     assert dots.count() == run["layers"] and page.locator(".lrp-paths-ring").count() == (
         run["layers"] if run["paper"] else 0
@@ -93,6 +93,20 @@ def test_arrow_keys_and_the_pointer_read_the_layers(page: Any, data: dict[str, A
     page.keyboard.press("ArrowRight")
     assert state_of(page, "path") == "single"
     check(page, data)
+
+
+def test_a_change_is_told_once_in_one_sentence(page: Any) -> None:
+    status, verdict = page.get_by_role("status"), page.locator(".lrp-paths-said + p")
+    page.evaluate("""() => { window.told = [];
+      new MutationObserver(() => told.push(document.querySelector('[role=status]').textContent))
+        .observe(document.querySelector('[role=status]'), {childList: true}); }""")
+    page.get_by_role("slider").focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("told.length === 1")
+    assert status.text_content() == page.locator(".lrp-paths-said").text_content()
+    page.get_by_role("radio").last.check()
+    page.wait_for_function("told.length === 2")
+    assert status.text_content() == verdict.text_content()
 
 
 def test_fewer_layers_than_the_one_that_was_read(page: Any, data: dict[str, Any]) -> None:

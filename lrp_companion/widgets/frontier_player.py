@@ -20,17 +20,17 @@ WAY_TEXTS = {
     "hybrid": {
         "label": "Hybrid",
         "counts": "tokens with LOO",
-        "says": "the mask gradient, and LOO for the tokens where it is largest",
+        "says": "the mask gradient for all tokens, then LOO itself, a pass each, where it is largest",
     },
     "groups": {
         "label": "Groups",
         "counts": "groups",
-        "says": "the mask gradient, read with the tokens in more and more groups",
+        "says": "the mask gradient, read again as groups of tokens fade in turn (K groups: every K-th token)",
     },
     "random": {
         "label": "Random",
         "counts": "tokens with LOO",
-        "says": "LOO for tokens drawn at random, and their mean for the others",
+        "says": "LOO for tokens drawn at random, a pass each, and their mean for the others",
     },
 }
 

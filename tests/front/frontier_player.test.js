@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { load, modelOf } from "./load.js";
 
-const { accept, affordable, axesOf, inWords, passesInWords, pathThrough, scoresAt } = await load(
+const { accept, axesOf, compared, fallOfGroups, inWords, passesInWords, pathThrough, scoresAt } = await load(
   "frontier_player",
 );
 
@@ -45,40 +45,58 @@ Deno.test("a step that changes nothing of the others has what the step before ha
 });
 
 Deno.test("what a budget buys is the last step that it pays for", () => {
-  assert.deepEqual([1, 2, 3, 4, 9].map((passes) => affordable(TEXT, "hybrid", passes)), [-1, 0, 1, 2, 3]);
-  assert.deepEqual([0, 1].map((passes) => affordable(TEXT, "random", passes)), [0, 1]);
+  const ways = { hybrid: { label: "Hybrid" }, random: { label: "Random" } };
+  const at = (/** @type {string} */ way, /** @type {number} */ step) =>
+    compared(ways, { text: TEXT, way, tokens: "no-special", step }).split(": ")[1];
+  assert.equal(at("random", 1), "Hybrid takes more; Random r undefined, error undefined.");
+  assert.equal(at("random", 3), "Hybrid r 0.50, error 1.00; Random r undefined, error undefined.");
+  assert.match(at("hybrid", 3), /^Hybrid r 1\.00, error 0\.00;/);
 });
 
 Deno.test("passes in words", () => {
   assert.equal(passesInWords([1, 0]), "1 forward pass");
   assert.equal(passesInWords([0, 0]), "0 forward passes");
-  assert.equal(passesInWords([5, 5]), "5 forward passes and as many backward");
+  assert.equal(passesInWords([5, 5]), "5 forward and 5 backward passes");
+  assert.equal(passesInWords([1, 1]), "1 forward and 1 backward pass");
   assert.equal(passesInWords([5, 1]), "5 forward and 1 backward pass");
   assert.equal(passesInWords([2, 3]), "2 forward and 3 backward passes");
 });
 
 Deno.test("an undefined r is said, not shown as a number", () => {
   const view = { text: TEXT, way: "random", tokens: "all", step: 0 };
-  const words =
-    "r undefined with LOO on the words and special tokens, error undefined (LOO itself: 4 forward passes)";
+  const words = "r with LOO on words and special tokens undefined. LOO itself takes 4 forward passes.";
   assert.equal(inWords(view), `0 forward passes: ${words}`);
   assert.match(
     inWords({ ...view, way: "hybrid", tokens: "no-special", step: 1 }),
-    /: r = 0.50 with .* words, error 1.00 /,
+    /: r with LOO 0\.50; 1 token has LOO's own value \(dots\)\. /,
   );
 });
 
-Deno.test("the picture holds every r and every number of passes", () => {
-  const { x, y, rungs, marks } = axesOf(TEXT);
+Deno.test("the picture holds the way in force from 0 on, and what LOO costs", () => {
+  const { x, y, rungs, marks } = axesOf({ text: TEXT, way: "hybrid", tokens: "all", step: 0 });
   assert.deepEqual(rungs, [-0.5, -0.25, 0, 0.25, 0.5, 0.75, 1]);
   assert.deepEqual(marks, [0, 1, 2, 3, 4, 5]);
-  assert.deepEqual([x(0), x(5), y(-0.5), y(1)], [36, 200, 160, 24]);
+  assert.deepEqual([x(0), x(5), y(-0.5), y(1)], [36, 304, 160, 24]);
+  const random = axesOf({ text: TEXT, way: "random", tokens: "all", step: 0 });
+  assert.deepEqual([random.rungs[0], random.marks.at(-1)], [0, 4]);
+});
+
+Deno.test("a fall by groups is told by the word that is furthest off and what fades with it", () => {
+  const none = { order: [], exact: [0, 0, 0, 0, 0], passes: [] };
+  const rest = [[1, 0, 0, 2], [1, 0, 0, 2], [1, 0, 0, 1.9], [1, 0, 0, 0], [1, 0, 0, 2]];
+  const groups = { ...none, rest, r: { all: [0.9, 0.9, 0.9, 0.2, 1] }, error: {} };
+  const text = { tokens: ["a", "b", "c", "d"], special: [], loo: [1, 0, 0, 2], ways: { groups } };
+  const view = { text, way: "groups", tokens: "all", step: 0 };
+  assert.deepEqual(fallOfGroups(view), { word: 3, mates: [0], groups: [3] });
+  groups.r.all[3] = 0.85;
+  assert.equal(fallOfGroups(view), null);
 });
 
 Deno.test("marks of passes stay a few, however many passes there are", () => {
   const passes = TEXT.ways.random.passes.map(([forwards]) => [100 * forwards, 0]);
   const ways = { random: { ...TEXT.ways.random, passes } };
-  assert.deepEqual(axesOf({ ...TEXT, ways }).marks, [0, 50, 100, 150, 200, 250, 300]);
+  const view = { text: { ...TEXT, ways }, way: "random", tokens: "all", step: 0 };
+  assert.deepEqual(axesOf(view).marks, [0, 50, 100, 150, 200, 250, 300]);
 });
 
 Deno.test("an undefined point breaks the line", () => {

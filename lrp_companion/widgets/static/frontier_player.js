@@ -21,13 +21,13 @@
 
 /** @type {{ [tokens: string]: string }} */
 const TOKEN_NAMES = { "no-special": "words", all: "words and special tokens" };
-const BOX = { left: 36, right: 200, top: 24, bottom: 160 }; // names of the lines stand right of it
+const BOX = { left: 36, right: 304, top: 24, bottom: 160 }; // the names of the lines stand below it
 const RUNG = 0.25; // r on the vertical axis goes in these steps
 const GAPS = [1, 2, 5, 10, 20, 50, 100, 200, 500]; // between numbers of passes
-const KEY = "Orange with a line below: for the class. Blue with a dotted line above: against it. " +
-  "Both rows have LOO's scale, set by its words; what is larger has the end's colour. ";
-const KEY_OF_MARK = " after a token: the value is LOO's own. " +
-  "Error: sum of |map − LOO| over sum of |LOO|, on the same tokens as r.";
+const FALL = 0.1; // a fall of r below an earlier step that asks for a word
+const KEY = "Orange with a line below: for the class; blue with a dotted line above: against it. " +
+  "Both rows are on the scale of LOO's words. ";
+const ERROR = "Error: sum of |estimate − LOO| over sum of |LOO|, on the same tokens as r.";
 
 /**
  * @param {"text" | "way" | "tokens" | "step"} key
@@ -65,11 +65,8 @@ function scoresAt({ loo, ways }, way, step) {
  * @returns {string}
  */
 function passesInWords([forwards, backwards]) {
-  const count = (/** @type {number} */ number, /** @type {string} */ kind) =>
-    `${number} ${kind} pass${number === 1 ? "" : "es"}`;
-  if (!backwards) return count(forwards, "forward");
-  if (forwards === backwards) return `${count(forwards, "forward")} and as many backward`;
-  return `${forwards} forward and ${count(backwards, "backward")}`;
+  const back = backwards ? ` and ${backwards} backward` : "";
+  return `${forwards} forward${back} pass${(backwards || forwards) === 1 ? "" : "es"}`;
 }
 
 /**
@@ -84,39 +81,86 @@ function costOf(text, way, step) {
 }
 
 /**
- * The last step of a way that takes no more passes than given; -1 where there is none.
- * @param {Text} text
- * @param {string} way
- * @param {number} passes
- * @returns {number}
- */
-function affordable(text, way, passes) {
-  return text.ways[way].passes.findLastIndex((_, step) => costOf(text, way, step) <= passes);
-}
-
-/**
- * What is said of the map in force: passes, r and error.
+ * What is said of the map in force, and announced.
  * @param {View} view
  * @returns {string}
  */
 function inWords({ text, way, tokens, step }) {
-  const { passes, r, error } = text.ways[way], value = r[tokens][step];
-  const size = value === null ? "undefined" : `= ${say(value)}`;
-  const agreement = `r ${size} with LOO on the ${TOKEN_NAMES[tokens]}`;
-  const cost = `LOO itself: ${passesInWords([text.forwards, 0])}`;
-  return `${passesInWords(passes[step])}: ${agreement}, error ${say(error[tokens][step] ?? NaN)} (${cost})`;
+  const { passes, r, exact } = text.ways[way], known = exact[step];
+  const groups = way === "groups" && step > 1 ? `, ${step} groups` : "";
+  const where = tokens === "all" ? " on words and special tokens" : "";
+  const own = known ? `; ${known} token${known === 1 ? " has" : "s have"} LOO's own value (dots)` : "";
+  const agreement = `r with LOO${where} ${say(r[tokens][step] ?? NaN)}${own}`;
+  const cost = `LOO itself takes ${passesInWords([text.forwards, 0])}`;
+  return `${passesInWords(passes[step])}${groups}: ${agreement}. ${cost}.`;
 }
 
 /**
- * Where passes and r lie in the picture, and which numbers stand along its edges.
- * @param {Text} text
+ * r and error of every way for the passes that are spent here.
+ * @param {Ways} ways
+ * @param {View} view
+ * @returns {string}
+ */
+function compared(ways, { text, way, tokens, step }) {
+  const most = costOf(text, way, step);
+  const parts = Object.entries(ways).map(([name, { label }]) => {
+    const { passes, r, error } = text.ways[name], last = passes.findLastIndex((one) => sum(one) <= most);
+    if (last < 0) return `${label} takes more`;
+    return `${label} r ${say(r[tokens][last] ?? NaN)}, error ${say(error[tokens][last] ?? NaN)}`;
+  });
+  return `For at most ${most} passes, forward and backward: ${parts.join("; ")}.`;
+}
+
+/**
+ * The word whose scores by groups explain the deepest falls of r, the tokens that fade with it, and
+ * the numbers of groups at which they do.
+ * @param {View} view
+ * @returns {{ word: number, mates: number[], groups: number[] } | null}
+ */
+function fallOfGroups({ text, way, tokens }) {
+  const { tokens: names, special, loo } = text, r = text.ways[way].r[tokens];
+  const falls = r.map((value, p) => Math.max(...r.slice(0, p).map((r) => r ?? -1)) - (value ?? 1));
+  const ranked = falls.map((_, p) => p).filter((p) => falls[p] >= FALL).sort((p, q) => falls[q] - falls[p]);
+  const gaps = (/** @type {number} */ p) =>
+    scoresAt(text, way, p).scores.map((x, i) => tokens !== "all" && special[i] ? 0 : Math.abs(x - loo[i]));
+  const worst = (/** @type {number} */ p) => gaps(p).indexOf(Math.max(...gaps(p)));
+  const word = ranked.length ? worst(ranked[0]) : -1;
+  const mates = names.map((_, i) => i).filter((i) => i !== word && (i - word) % ranked[0] === 0);
+  if (!mates.length) return null;
+  const alike = ranked.filter((p) => worst(p) === word && mates.every((i) => (i - word) % p === 0));
+  return { word, mates, groups: alike };
+}
+
+/**
+ * Why r falls on this sentence as more passes are spent; nothing where it does not.
+ * @param {View} view
+ * @returns {(string | Node)[]}
+ */
+function fallInWords(view) {
+  const { text, way, tokens } = view, r = text.ways[way].r[tokens];
+  if (way === "hybrid" && r.some((value, p) => (r[p - 1] ?? -1) - (value ?? 1) >= FALL)) {
+    return [" Where r falls, no token has moved away from LOO: some have its values, others the gradient's."];
+  }
+  const fall = way === "groups" ? fallOfGroups(view) : null;
+  if (!fall) return [];
+  const { word, mates, groups } = fall, name = (/** @type {number} */ i) => h("bdi", {}, text.tokens[i]);
+  const [score, loo] = [scoresAt(text, way, groups[0]).scores, text.loo].map((all) => sayScore(all[word], 2));
+  const others = mates.length > 1 ? ` and ${mates.length - 1} more` : "";
+  const at = new Intl.ListFormat("en-GB").format(groups.toSorted((p, q) => p - q).map(String));
+  const told = `”${others} there and gets ${score} (at ${groups[0]}); alone, as in LOO, ${loo}.`;
+  return [` Why r falls at ${at} groups: “`, name(word), "” fades together with “", name(mates[0]), told];
+}
+
+/**
+ * Where passes and r lie in the picture, and which numbers stand along its edges: all that the way in force
+ * reaches, from 0.
+ * @param {View} view
  * @returns {{ x: (passes: number) => number, y: (r: number) => number, rungs: number[], marks: number[] }}
  */
-function axesOf(text) {
-  const names = Object.keys(text.ways), last = text.tokens.length, rungs = [], marks = [];
-  const all = names.flatMap((way) => Object.values(text.ways[way].r).flat()).filter((r) => r !== null);
-  const low = Math.min(1 - RUNG, RUNG * Math.floor(Math.min(...all) / RUNG));
-  const most = Math.max(text.forwards, ...names.map((way) => costOf(text, way, last)));
+function axesOf({ text, way, tokens }) {
+  const { r, passes } = text.ways[way], rungs = [], marks = [];
+  const low = Math.min(0, RUNG * Math.floor(Math.min(...r[tokens].map((value) => value ?? 0)) / RUNG));
+  const most = Math.max(text.forwards, costOf(text, way, passes.length - 1));
   const gap = GAPS.find((size) => most / size <= 6) ?? most;
   for (let r = low; r <= 1; r += RUNG) rungs.push(r);
   for (let passes = 0; passes <= most; passes += gap) marks.push(passes);
@@ -157,69 +201,49 @@ function gridOf({ x, y, rungs, marks }) {
 }
 
 /**
- * The names right of the lines.
- * @param {Ways} ways
- * @param {View} view
- * @param {(r: number) => number} y
- * @returns {SVGElement[]}
- */
-function endsOf(ways, { text, way, tokens }, y) {
-  const ends = Object.keys(ways).map((name) => {
-    const r = text.ways[name].r[tokens].at(-1) ?? null;
-    return { name, at: r === null ? BOX.bottom : y(r) };
-  });
-  return spreadLabels(ends, 16, BOX.top, BOX.bottom).flatMap(({ name, at }) => {
-    const kind = `lrp-frontier-line lrp-frontier-${name} ${name === way ? "lrp-frontier-on" : ""}`;
-    const place = { x: BOX.right + 27, y: at + 4, class: name === way ? "lrp-frontier-name" : "" };
-    return [
-      svg("path", { d: `M${BOX.right + 5} ${at}h18`, class: kind }),
-      svg("text", place, ways[name].label),
-    ];
-  });
-}
-
-/**
- * r against passes, one line per way, with the reader's point and what LOO costs.
+ * r against passes: the way in force, the others faintly, the reader's point and what LOO costs.
  * @param {Ways} ways
  * @returns {{ node: SVGElement, paint: (view: View, label: string) => void }}
  */
 function chart(ways) {
   const names = Object.keys(ways), middle = (BOX.left + BOX.right) / 2;
-  const grid = svg("g", {}), ends = svg("g", {}), point = svg("circle", { r: 5, class: "lrp-frontier-here" });
-  const now = svg("line", { y1: BOX.top, y2: BOX.bottom, class: "lrp-frontier-now" });
-  const bound = svg("line", { y1: BOX.top, y2: BOX.bottom, class: "lrp-frontier-loo" });
-  const over = svg("text", { y: BOX.top - 5, "text-anchor": "middle" }, "LOO");
+  const grid = svg("g", {}), point = svg("circle", { r: 5 });
+  const upright = (/** @type {string} */ kind) => svg("line", { y1: BOX.top, y2: BOX.bottom, class: kind });
+  const now = upright("lrp-frontier-now"), bound = upright("lrp-frontier-loo");
+  const over = svg("text", { y: BOX.bottom - 6, "text-anchor": "end" }, "what LOO costs");
   const lines = names.map((way) => svg("path", { class: `lrp-frontier-line lrp-frontier-${way}` }));
-  const beside = svg("text", { x: 4, y: 12 }, "r with LOO");
-  const under = svg("text", { x: middle, y: 194, "text-anchor": "middle" }, "passes, forward and backward");
-  const frame = { viewBox: "0 0 320 200", role: "img", class: "lrp-frontier-chart" };
-  const node = svg("svg", frame, grid, bound, over, now, lines, point, ends, beside, under);
+  const key = names.map((way, k) => [
+    svg("path", { d: `M${BOX.left + 92 * k} 206h20`, class: `lrp-frontier-line lrp-frontier-${way}` }),
+    svg("text", { x: BOX.left + 92 * k + 25, y: 210 }, ways[way].label),
+  ]);
+  const drawn = names.map((_, k) => svg("g", {}, lines[k], key[k]));
+  const beside = svg("text", { x: 4, y: 11 });
+  const under = svg("text", { x: middle, y: 190, "text-anchor": "middle" }, "passes, forward and backward");
+  const frame = { viewBox: "0 0 320 216", role: "img", class: "lrp-frontier-chart" };
+  const node = svg("svg", frame, grid, bound, over, now, drawn, point, beside, under);
   /** @param {View} view @param {string} label */
   const paint = (view, label) => {
-    const { text, way, tokens, step } = view, axes = axesOf(text), { x, y } = axes;
-    const height = (/** @type {number | null} */ r) => r === null ? null : y(r);
-    const here = x(costOf(text, way, step)), level = height(text.ways[way].r[tokens][step]);
+    const { text, way, tokens, step } = view, axes = axesOf(view), { x, y } = axes;
+    const here = x(costOf(text, way, step)), level = text.ways[way].r[tokens][step];
     grid.replaceChildren(...gridOf(axes));
     names.forEach((name, k) => {
-      const r = text.ways[name].r[tokens];
-      lines[k].setAttribute(
-        "d",
-        pathThrough(r.map((value, at) => [x(costOf(text, name, at)), height(value)])),
-      );
-      lines[k].classList.toggle("lrp-frontier-on", name === way);
+      const points = text.ways[name].r[tokens].map((r, step) => {
+        const at = x(costOf(text, name, step)), seen = r !== null && r >= axes.rungs[0] && at <= BOX.right;
+        return /** @type {[number, number | null]} */ ([at, seen ? y(r) : null]);
+      });
+      lines[k].setAttribute("d", pathThrough(points));
+      drawn[k].setAttribute("class", name === way ? "lrp-frontier-on" : "");
     });
     for (const end of ["x1", "x2"]) {
       bound.setAttribute(end, String(x(text.forwards)));
       now.setAttribute(end, String(here));
     }
-    over.setAttribute("x", String(x(text.forwards)));
+    over.setAttribute("x", String(x(text.forwards) - 4));
     point.style.display = level === null ? "none" : "";
     point.setAttribute("class", `lrp-frontier-here lrp-frontier-${way}`);
-    if (level !== null) {
-      point.setAttribute("cx", String(here));
-      point.setAttribute("cy", String(level));
-    }
-    ends.replaceChildren(...endsOf(ways, view, y));
+    point.setAttribute("cx", String(here));
+    point.setAttribute("cy", String(y(level ?? 0)));
+    beside.textContent = `r with LOO on the ${TOKEN_NAMES[tokens]}`;
     node.setAttribute("aria-label", label);
   };
   return { node, paint };
@@ -240,10 +264,10 @@ function maps() {
     const { exact, scores } = scoresAt(text, way, step);
     if (shown !== text) {
       shown = text;
-      map = tokenRow(text.tokens, text.special, "Map at this step");
+      map = tokenRow(text.tokens, text.special, "Estimate so far");
       const loo = tokenRow(text.tokens, text.special, "LOO");
       loo.paint(text.loo);
-      const titles = [title("Map at this step"), title("LOO, for the class ", h("bdi", {}, text.label))];
+      const titles = [title("Estimate so far"), title("LOO, for the class ", h("bdi", {}, text.label))];
       node.replaceChildren(titles[0], map.node, titles[1], loo.node);
     }
     map.paint(scores, text.loo);
@@ -258,40 +282,10 @@ function maps() {
 }
 
 /**
- * What each way gives for the passes that are spent here.
- * @param {Ways} ways
- * @returns {{ node: HTMLElement, paint: (view: View) => void }}
- */
-function budgetTable(ways) {
-  const caption = h("caption", {}), body = h("tbody", {});
-  const head = tableHead(["Way", "passes", "r", "error"]);
-  const node = h("table", { class: "lrp-frontier-bought" }, caption, head, body);
-  /** @param {View} view */
-  const paint = ({ text, way, tokens, step }) => {
-    const most = costOf(text, way, step);
-    caption.textContent = `What each way says for at most ${most} passes`;
-    const rows = Object.keys(ways).map((name) => {
-      const last = affordable(text, name, most), { r, error } = text.ways[name];
-      const values = [r, error].map((list) => say(list[tokens][last] ?? NaN));
-      const cells = last < 0 ? ["–", "–", "–"] : [say(costOf(text, name, last), 0), ...values];
-      const attributes = { "data-way": name, class: name === way ? "lrp-frontier-name" : "" };
-      return h(
-        "tr",
-        attributes,
-        h("th", { scope: "row" }, ways[name].label),
-        cells.map((cell) => h("td", {}, cell)),
-      );
-    });
-    body.replaceChildren(...rows);
-  };
-  return { node, paint };
-}
-
-/**
  * Everything that the reader turns: sentence, way, tokens, and the step by slider or by itself.
  * @param {Model<State>} model
- * @returns {{ nodes: HTMLElement[], steps: HTMLElement, stop: () => void, view: () => View,
- *   show: () => string }} `show` brings the controls up to date and returns the step in words
+ * @returns {{ above: HTMLElement[], steps: HTMLElement, tokens: HTMLElement, stop: () => void,
+ *   view: () => View, show: () => void }} `show` brings the controls up to date
  */
 function controls(model) {
   const { ways, texts } = model.get("data");
@@ -312,8 +306,7 @@ function controls(model) {
   };
   const slider = h("input", { type: "range", min: 0, "aria-label": "Step", oninput: slide });
   const count = h("span", { class: "lrp-readout" });
-  const row = (/** @type {string} */ kind, /** @type {Child[]} */ ...parts) =>
-    h("div", { class: kind }, ...parts);
+  const row = (/** @type {Child[]} */ ...parts) => h("div", { class: "lrp-controls" }, ...parts);
   const view = () => ({
     text: texts[model.get("text")],
     way: model.get("way"),
@@ -326,14 +319,18 @@ function controls(model) {
     tokens.show(model.get("tokens"));
     slider.max = String(last());
     slider.value = String(steps.here());
-    const words = `${ways[model.get("way")].counts}: ${steps.here()} of ${last()}`;
-    count.textContent = words;
-    slider.setAttribute("aria-valuetext", words);
-    return words;
+    slider.setAttribute("aria-valuetext", `${steps.here()} of ${last()}`);
+    count.textContent = `step ${steps.here()} of ${last()}`;
   };
-  const nodes = [row("lrp-controls", sentence.node), row("lrp-controls", way.node, tokens.node)];
-  const moving = row("lrp-controls lrp-frontier-steps", steps.play, slider, count);
-  return { nodes, steps: moving, stop: steps.stop, view, show };
+  const moving = row(steps.play, slider, count);
+  return {
+    above: [row(sentence.node), row(way.node)],
+    steps: moving,
+    tokens: tokens.node,
+    stop: steps.stop,
+    view,
+    show,
+  };
 }
 
 /**
@@ -342,32 +339,41 @@ function controls(model) {
  */
 function render({ model, el }) {
   const { ways } = model.get("data"), live = liveLine(), turns = controls(model);
-  const rows = maps(), curve = chart(ways), table = budgetTable(ways);
+  const rows = maps(), curve = chart(ways);
   const about = h("p", { class: "lrp-quiet" }), said = h("p", { class: "lrp-readout lrp-frontier-said" });
-  const mark = h("span", { class: "lrp-frontier-mark" }, "●"), caption = h("figcaption", {});
+  const numbers = h("p", { class: "lrp-readout lrp-frontier-numbers" });
+  const mark = h("span", { class: "lrp-frontier-mark" }, "●");
+  const key = h("p", { class: "lrp-quiet" }, KEY, mark, ": LOO's own value.");
   el.replaceChildren(
-    ...turns.nodes,
+    said,
+    ...turns.above,
     about,
     turns.steps,
-    said,
-    rows.node,
-    h("p", { class: "lrp-quiet" }, KEY, mark, KEY_OF_MARK),
-    h("div", { class: "lrp-outcome" }, h("figure", {}, caption, curve.node), table.node),
+    h(
+      "div",
+      { class: "lrp-outcome" },
+      h("div", { class: "lrp-frontier-side" }, rows.node, key),
+      h("figure", {}, curve.node),
+    ),
+    h(
+      "details",
+      {},
+      h("summary", {}, "More numbers"),
+      turns.tokens,
+      numbers,
+      h("p", { class: "lrp-quiet" }, ERROR),
+    ),
     live.node,
   );
   const end = follow(model, ["text", "way", "tokens", "step"], () => {
-    const view = turns.view(), { text, way, tokens } = view, words = inWords(view), at = turns.show();
-    const title = `r with LOO on the ${TOKEN_NAMES[tokens]} against passes; upright line: what LOO costs`;
-    about.textContent = `${ways[way].label}: ${ways[way].says}.`;
+    const view = turns.view(), { label, says } = ways[view.way], words = inWords(view);
+    turns.show();
     said.textContent = words;
-    caption.textContent = title;
+    about.replaceChildren(`${label}: ${says}.`, ...fallInWords(view));
+    numbers.textContent = compared(ways, view);
     rows.paint(view);
-    table.paint(view);
-    const endings = Object.keys(ways).map((name) =>
-      `${ways[name].label} ends at ${say(text.ways[name].r[tokens].at(-1) ?? NaN)}`
-    );
-    curve.paint(view, `${title}. ${ways[way].label} here: ${words}. ${endings.join(", ")}.`);
-    live.say(`${ways[way].label}, ${at}. ${words}`);
+    curve.paint(view, `r with LOO against passes. ${label}: ${words} ${numbers.textContent}`);
+    live.say(words);
   });
   return () => {
     turns.stop();

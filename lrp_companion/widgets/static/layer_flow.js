@@ -7,6 +7,8 @@
  * @typedef {{ data: Data, text: number, step: number, without: boolean }} State
  */
 
+const LEFT =
+  "Here: on the tokens. Left above: what softmax, biases, norms and positions keep on the way down.";
 const MARKED = 0.5; // tokens that differ by at least this share of the largest difference are marked
 
 /**
@@ -154,12 +156,24 @@ function panel({ methods, levels, texts }, method, go) {
       item.classList.toggle("lrp-special", text.special[i]);
       item.classList.toggle("lrp-differs", marked.includes(i));
     });
-    const total = `adds up to ${sayTidy(sum(scores), 2)}; the logit is ${say(text.logit)}`;
-    line.textContent = total;
+    line.textContent = balance(sum(scores), text.logit);
     r.textContent = text.loo ? `r with LOO ${say(agreement)}` : "";
-    return [`${methods[method]}: ${total}`, ...(text.loo ? [r.textContent] : [])].join("; ");
+    return `${methods[method]}: ${text.loo ? r.textContent : line.textContent}`;
   };
   return { node, paint };
+}
+
+/**
+ * What a level holds and what was left above it: together they are the logit.
+ * @param {number} total
+ * @param {number} logit
+ * @returns {string}
+ */
+function balance(total, logit) {
+  const here = sayTidy(total, 2), rest = Number(logit.toFixed(2)) - Number(total.toFixed(2));
+  return `${here} here ${rest < 0 ? "\u2212" : "+"} ${Math.abs(rest).toFixed(2)} left above = logit ${
+    say(logit)
+  }`;
 }
 
 /**
@@ -182,13 +196,24 @@ function inWords({ methods }, text, level, left) {
 }
 
 /**
- * The last row of the grids, which are drawn for the eye alone.
- * @param {Data["texts"][number]} text
- * @returns {string}
+ * The last row of the grids, which are drawn for the eye alone, as items of a list.
+ * @param {Text} text
+ * @returns {HTMLElement[]}
  */
 function looInWords({ tokens, loo }) {
-  const values = (loo ?? []).map((score, i) => `${tokens[i]} ${sayScore(score, 3)}`);
-  return values.length ? `LOO: ${values.join(", ")}.` : "";
+  return (loo ?? []).map((score, i) => h("li", {}, h("bdi", {}, tokens[i]), ` ${sayScore(score, 3)}`));
+}
+
+/**
+ * How the grids are read.
+ * @param {Data} data
+ * @returns {string}
+ */
+function keyOf({ levels, texts: [{ loo }] }) {
+  const rows = [`layers ${shortName(levels[0])} to 1`, ...levels.slice(-2)].join(", ");
+  const judged = loo ? `, LOO; at their ends r with LOO` : "";
+  return `Rows: ${rows}${judged}. Orange: for the class; blue with a dot: against it; one scale a row. ` +
+    "Framed: where the methods differ most.";
 }
 
 /**
@@ -218,24 +243,21 @@ function build(model, el, live) {
   const button = (/** @type {string} */ name, /** @type {number} */ by) =>
     h("button", { type: "button", onclick: () => jump(here() + by) }, name);
   const level = h("span", { class: "lrp-readout" }), said = h("p", {});
-  const heard = h("p", { class: "lrp-hidden" });
+  const judge = h("ol", { class: "lrp-hidden", "aria-label": "LOO" });
   const sides = [0, 1].map((method) => panel(data, method, jump));
   const buttons = [button("Up", -1), play, button("Down", 1)];
   const leave = h("button", {
     type: "button",
     onclick: () => put(model, { without: !model.get("without") }),
   });
-  const key =
-    "Rows from the top: the outputs of the layers, the embeddings, the words, then LOO; at the end " +
-    "of a row its r with LOO. Orange supports the class, blue with a dot opposes it; each row has one " +
-    "scale for both methods. Framed tokens are those in which the methods differ most at this level.";
   el.replaceChildren(
     h("div", { class: "lrp-controls" }, choose.node),
     h("div", { class: "lrp-controls" }, buttons, slider, leave, level),
+    h("p", { class: "lrp-quiet" }, keyOf(data)),
     h("div", { class: "lrp-flows" }, sides.map(({ node }) => node)),
     said,
-    heard,
-    h("p", { class: "lrp-quiet" }, key),
+    judge,
+    h("p", { class: "lrp-quiet" }, LEFT),
     live.node,
   );
   const paint = () => {
@@ -248,10 +270,10 @@ function build(model, el, live) {
     slider.value = String(step);
     slider.setAttribute("aria-valuetext", levels[step]);
     level.textContent = `${levels[step]}, for ${text.label}`;
-    const totals = sides.map(({ paint }) => paint(place, step, without));
-    heard.textContent = looInWords(text);
+    const heard = sides.map(({ paint }) => paint(place, step, without));
+    judge.replaceChildren(...looInWords(text));
     said.replaceChildren(...inWords(data, text, step, without ? first : -1));
-    live.say(`${levels[step]}. ${totals.join("; ")}. ${said.textContent}`);
+    live.say(`${levels[step]}; ${heard.join("; ")}. ${said.textContent}`);
   };
   return { paint, stop };
 }

@@ -301,11 +301,10 @@ function render({ model, el }) {
     turns.show(now);
     slider.max = String(now.run.layers);
     slider.value = String(now.layer);
-    slider.setAttribute("aria-valuetext", here);
     readout.textContent = here;
+    live.say(judged === said.textContent ? here : judged); // one sentence, of what has changed
     said.textContent = judged;
     curve.paint(now, `Mean r with LOO by layer k, ${sizeOf(now.run)}. ${here} ${judged}`);
-    live.say(`${here} ${judged}`);
   });
 }
 
