@@ -112,10 +112,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Heads:
-    """Some heads at work: queries, keys and values (B, h, T, d), those of shared heads repeated.
+    """Some heads at work: queries, keys and values (B, h, T, d), those of shared heads repeated; queries with
+    the scale of the scores.
 
-    `attention` (B, h, T, T), `read` (B, h, T, d); `capped` is the input and output of a soft cap, `bias` what
-    is added to the scores, if anything.
+    `attention` (B, h, T, T), `read` (B, h, T, d); `bias` is what is added to the scores, if anything.
     """
 
     wiring: LayerWiring
@@ -124,40 +124,38 @@ class Heads:
     values: Tensor
     attention: Tensor
     read: Tensor
-    capped: tuple[Tensor, Tensor] | None
     bias: tuple[Tensor, ...]
 
     @classmethod
     def run(cls, wiring: LayerWiring, sides: Sides, context: Context) -> Heads:
         queries, keys, values, *bias = sides
-        # Z = s Q K^T + B, (B, h, T, T): rows are queries, columns keys; s is 1 / sqrt(d) in most families
-        scores = sum(bias, queries @ keys.mT * wiring.scale_of(queries.shape[-1]))
-        capped = None
+        # Z = (s Q) K^T + B, (B, h, T, T): rows are queries, columns keys; s is 1 / sqrt(d) in most families
+        queries = wiring.scale_of(queries.shape[-1]) * queries
+        scores = sum(bias, queries @ keys.mT)
         if wiring.cap is not None:
-            raw, scores = scores, SoftCap(wiring.cap)(scores)
-            capped = raw, scores
-        # the least number and not -inf: R = a g at a closed score would be -inf * 0
+            scores = SoftCap(wiring.cap)(scores)
+        # half of the least number and not -inf: a query that is padding may have no open key
         if context.masked is not None:
-            scores = scores.masked_fill(context.masked, torch.finfo(scores.dtype).min)
+            scores.add_(context.masked * scores.new_tensor(torch.finfo(scores.dtype).min / 2))
         keep = context.keep
         # A = softmax(Z), and O = A V is what the heads read
         attention = scores.softmax(-1) if keep is None else KeptSoftmax.apply(scores, keep)
-        return cls(wiring, queries, keys, values, attention, attention @ values, capped, tuple(bias))
+        return cls(wiring, queries, keys, values, attention, attention @ values, tuple(bias))
 
     @property
     def held(self) -> int:
         """Attention weights that are there at once."""
         return self.attention.numel()
 
+    def _scores(self) -> Tensor:
+        """The input of the softmax, or of the soft cap before it, with keys that are closed."""
+        return sum(self.bias, self.queries @ self.keys.mT)
+
     @cached_property
     def _cap_slope(self) -> Tensor | None:
-        return None if self.capped is None else rules.slope(*self.capped, at_zero=1.0)
-
-    def _scores(self) -> Tensor:
-        """The input of the softmax, before keys are closed."""
-        if self.capped is not None:
-            return self.capped[1]
-        return sum(self.bias, self.queries @ self.keys.mT * self.wiring.scale_of(self.queries.shape[-1]))
+        if self.wiring.cap is None:
+            return None
+        return rules.slope(raw := self._scores(), SoftCap(self.wiring.cap)(raw), at_zero=1.0)
 
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
         """CP-LRP: g at the values, with the attention held constant."""
@@ -168,22 +166,20 @@ class Heads:
         """AttnLRP: g at values, queries and keys."""
         # O = A V, Eq. (3): half to A (..., T, T), half to V (..., T, d)
         g_attention, g_value = rules.matmul(g_read, self.attention, self.values, self.read, eps=eps)
-        # A = softmax(Z), Eq. (5), which does not conserve: the meter gets sum A g_A - sum Z g_Z
+        # A = softmax(Z), Eq. (5)
         g_scores = rules.softmax(g_attention, self.attention)
-        keeps("softmax", lambda: self.attention * g_attention - self._scores() * g_scores)
         # cap tanh(z / cap) is an activation function: R passes as it is
         if self._cap_slope is not None:
             g_scores = rules.elementwise(g_scores, self._cap_slope)
-        # Z = (s Q) K^T + B, Eq. (4): half to Q (..., T, d), half to K, which comes out as K^T (..., d, T)
-        scale = self.wiring.scale_of(self.queries.shape[-1])
-        queries, keys = scale * self.queries, self.keys
+        # the softmax does not conserve: the meter gets sum A g_A - sum Z g_Z
+        keeps("softmax", lambda: self.attention * g_attention - self._scores() * g_scores)
         for bias in self.bias:
             keeps("biases", partial(torch.mul, bias, g_scores))
         # the scores themselves matter to the stabiliser only
-        scores = sum(self.bias, queries @ keys.mT) if eps else g_scores
-        # Each factor is given with the scale, because what arrives at one is multiplied by the other.
-        g_query, g_key = rules.matmul(g_scores, queries, scale * keys.mT, scores, eps=eps)
-        return g_value, g_query, g_key.mT
+        scores = self._scores() if eps else g_scores
+        # Z = (s Q) K^T + B, Eq. (4): half to s Q (..., T, d), half to K, which comes out as K^T (..., d, T)
+        g_query, g_key = rules.matmul(g_scores, self.queries, self.keys.mT, scores, eps=eps)
+        return g_value, g_query.mul_(self.wiring.scale_of(g_query.shape[-1])), g_key.mT
 
 
 AT_ONCE = 1 << 26
