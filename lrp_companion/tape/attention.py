@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -39,6 +39,10 @@ class Angles:
         """The same on another device."""
         return Angles(self.cos.to(device), self.sin.to(device), self.factors)
 
+    def at(self, rows: Callable[[Tensor], Tensor]) -> Angles:
+        """Those of some rows."""
+        return Angles(rows(self.cos), rows(self.sin), self.factors)
+
     def rotate(self, x: Tensor) -> Tensor:
         """Queries or keys (B, H, T, d), each rotated by its position's angles."""
         # a rotation by an angle for each pair of the halves of d, as `rules.turn` pairs them
@@ -57,6 +61,7 @@ class Context:
     angles : the rotations of queries and keys; None: none.
     bias : what is added to the scores, one tensor (1, H, T, T), or none.
     gate : how a gated MLP is treated on the way back, one of `steps.GATES`.
+    asking : the places (B, k) of the only tokens with a query and an output; None: all of them.
     in_turn : whether a few heads at a time are held, as in `HeadsInTurn`.
     """
 
@@ -66,14 +71,33 @@ class Context:
     angles: Angles | None = None
     bias: tuple[Tensor, ...] = ()
     gate: str = "uniform"
+    asking: Tensor | None = None
     in_turn: bool = False
+
+    def rows(self, x: Tensor) -> Tensor:
+        """Of tensors (B or 1, ..., T, d) what is `asking`, (B, ..., k, d); what has one row is for all."""
+        if self.asking is None or x.shape[-2] == 1:
+            return x
+        return x.take_along_dim(_rows_of(self.asking, x.ndim), -2)
+
+    def add(self, total: Tensor, g: Tensor) -> Tensor:
+        """Add g (..., B, k, d) of `rows` where they are in a total (..., B, T, d)."""
+        if self.asking is None:
+            return total.add_(g)
+        return total.scatter_add_(-2, _rows_of(self.asking, 3).expand_as(g), g)
 
     def to(self, device: torch.device) -> Context:
         """The same on another device."""
-        masked, keep = (None if one is None else one.to(device) for one in (self.masked, self.keep))
+        some = self.masked, self.keep, self.asking
+        masked, keep, asking = (None if one is None else one.to(device) for one in some)
         angles = None if self.angles is None else self.angles.to(device)
         bias = tuple(one.to(device) for one in self.bias)
-        return replace(self, masked=masked, keep=keep, angles=angles, bias=bias)
+        return replace(self, masked=masked, keep=keep, angles=angles, bias=bias, asking=asking)
+
+
+def _rows_of(places: Tensor, axes: int) -> Tensor:
+    """Places (B, k) as an index of the rows of a tensor of so many axes, (B, 1, ..., k, 1)."""
+    return places.view(len(places), *[1] * (axes - 3), -1, 1)
 
 
 @dataclass(frozen=True)
@@ -136,7 +160,7 @@ class Heads:
             scores = SoftCap(wiring.cap)(scores)
         # half of the least number and not -inf: a query that is padding may have no open key
         if context.masked is not None:
-            scores.add_(context.masked * scores.new_tensor(torch.finfo(scores.dtype).min / 2))
+            scores.add_(context.rows(context.masked) * scores.new_tensor(torch.finfo(scores.dtype).min / 2))
         keep = context.keep
         # A = softmax(Z), and O = A V is what the heads read
         attention = scores.softmax(-1) if keep is None else KeptSoftmax.apply(scores, keep)
@@ -248,7 +272,7 @@ class AttentionStep:
     """Attention on the tape, from its input to what the heads read."""
 
     wiring: LayerWiring
-    heads: int
+    context: Context
     queries: Side
     keys: Side
     value: MapStep
@@ -257,15 +281,17 @@ class AttentionStep:
     @classmethod
     def run(cls, wiring: LayerWiring, x: Tensor, context: Context) -> AttentionStep:
         heads, angles = context.heads, context.angles
-        query, key, value = (MapStep.run(m, None, x) for m in (wiring.query, wiring.key, wiring.value))
+        query = MapStep.run(wiring.query, None, context.rows(x))
+        key, value = (MapStep.run(m, None, x) for m in (wiring.key, wiring.value))
         of_keys = wiring.key_heads or heads
-        queries = Side.run(query, wiring.query_norm, angles, heads)
+        queries = Side.run(query, wiring.query_norm, angles and angles.at(context.rows), heads)
         keys = Side.run(key, wiring.key_norm, angles, of_keys)
         # heads that share keys and values read copies of them
         shared = repeated(keys.y, heads), repeated(split(value.y, of_keys), heads)
         work = HeadsInTurn if context.in_turn else Heads
-        at_work = work.run(wiring, (queries.y, *shared, *context.bias), context)
-        return cls(wiring, heads, queries, keys, value, at_work)
+        bias = map(context.rows, context.bias)
+        at_work = work.run(wiring, (queries.y, *shared, *bias), context)
+        return cls(wiring, context, queries, keys, value, at_work)
 
     @property
     def query(self) -> MapStep:
@@ -287,7 +313,7 @@ class AttentionStep:
 
     @property
     def key_heads(self) -> int:
-        return self.wiring.key_heads or self.heads
+        return self.wiring.key_heads or self.context.heads
 
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
         """CP-LRP: what the attention's input gets through the values, with the attention held constant."""
@@ -302,8 +328,9 @@ class AttentionStep:
         # S: through softmax, queries and keys; keys of several query heads get the sum of their g
         at_query, of_queries = self.queries.backward(g_query, eps=eps)
         at_key, of_keys = self.keys.backward(gathered(g_key, self.key_heads), eps=eps)
-        at_angles = tuple(one + other for one, other in zip(of_queries, of_keys, strict=True))
-        return values, at_query.add_(at_key), at_angles
+        pairs = zip(of_keys, of_queries, strict=True)
+        at_angles = tuple(self.context.add(one[..., None], other[..., None])[..., 0] for one, other in pairs)
+        return values, self.context.add(at_key, at_query), at_angles
 
     def _through_values(self, g: Tensor, eps: float) -> Tensor:
         return self.value.backward(merge(gathered(g, self.key_heads)), eps=eps)
