@@ -75,10 +75,8 @@ class Context:
     in_turn: bool = False
 
     def rows(self, x: Tensor) -> Tensor:
-        """Of tensors (B or 1, ..., T, d) what is `asking`, (B, ..., k, d); what has one row is for all."""
-        if self.asking is None or x.shape[-2] == 1:
-            return x
-        return x.take_along_dim(_rows_of(self.asking, x.ndim), -2)
+        """Of tensors (B or 1, ..., T, d) what is `asking`, (B, ..., k, d)."""
+        return x if self.asking is None else x.take_along_dim(_rows_of(self.asking, x.ndim), -2)
 
     def add(self, total: Tensor, g: Tensor) -> Tensor:
         """Add g (..., B, k, d) of `rows` where they are in a total (..., B, T, d)."""
@@ -159,8 +157,9 @@ class Heads:
         if wiring.cap is not None:
             scores = SoftCap(wiring.cap)(scores)
         # half of the least number and not -inf: a query that is padding may have no open key
-        if context.masked is not None:
-            scores.add_(context.rows(context.masked) * scores.new_tensor(torch.finfo(scores.dtype).min / 2))
+        if (masked := context.masked) is not None:
+            masked = masked if masked.shape[-2] == 1 else context.rows(masked)
+            scores.add_(masked * scores.new_tensor(torch.finfo(scores.dtype).min / 2))
         keep = context.keep
         # A = softmax(Z), and O = A V is what the heads read
         attention = scores.softmax(-1) if keep is None else KeptSoftmax.apply(scores, keep)
@@ -229,7 +228,7 @@ class HeadsInTurn:
         def read_of(*group: Tensor) -> Tensor:
             return Heads.run(wiring, group, context).read
 
-        batch, heads, tokens = sides[0].shape[:3]
+        batch, heads, tokens = sides[1].shape[:3]
         # (B, h, T, T) of as many heads as fit, of one at least
         at_once = min(heads, max(1, AT_ONCE // (batch * tokens**2)))
         groups = zip(*(side.split(at_once, 1) for side in sides), strict=True)
