@@ -696,9 +696,9 @@ MUTATIONS: list[Mutation] = [
               "difference = np.asarray(a) - np.mean(b)"),
     # the remedy
     kept("kept softmax: not normalised", "u = u.div_(total.masked_fill_(total == 0, torch.inf))", "pass"),
-    kept("kept softmax: mean without the mask", "h, h @ column, u, value=-1",
-         "h, h.sum(-1, keepdim=True), u, value=-1"),
-    kept("kept softmax: mean forgotten", "h = torch.addcmul(h, h @ column, u, value=-1)", "pass"),
+    kept("kept softmax: mean without the mask", "h @ column, u, value=-1",
+         "h.sum(-1, keepdim=True), u, value=-1"),
+    kept("kept softmax: mean forgotten", "h.addcmul_(h @ column, u, value=-1)", "pass"),
     kept("kept softmax: the scores' gradient without the mask", "return h.mul_(column.mT) if", "return h if"),
     kept("kept softmax: one head's gradient", "h.sum((1, 2)) if", "h[:, 0].sum(1) if"),
     soft("the low node also for few groups", "MANY, LOW = 8, (0.2, 1)", "MANY, LOW = 2, (0.2, 1)"),

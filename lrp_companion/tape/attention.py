@@ -362,7 +362,7 @@ class KeptSoftmax(torch.autograd.Function):
         u, column = ctx.saved_tensors
         # h_ji = u_ji (g_ji - sum_k A_jk g_jk); the sum is (g u) @ w, as A = u w
         h = g * u
-        h = torch.addcmul(h, h @ column, u, value=-1)
+        h.addcmul_(h @ column, u, value=-1)
         to_keep = h.sum((1, 2)) if ctx.needs_input_grad[1] else None
         return h.mul_(column.mT) if ctx.needs_input_grad[0] else None, to_keep
 
