@@ -194,8 +194,9 @@ def matmul(
     """
     # R_ji = sum_m a_ji b_im / (2 o_jm + eps sign o_jm) R_jm: the 2 is the half, and leaves eps / 2 beside o
     g = _stabilised(g_o, o, eps / 2)
-    # g_a: (..., n, m) @ (..., m, k); g_b: (..., k, n) @ (..., n, m)
-    return g @ (shares[0] * b.mT), _transposed_product(shares[1] * a, g)
+    # g_a: (..., n, m) @ (..., m, k); g_b: (..., k, n) @ (..., n, m). `a` may be attention,
+    # the largest of all, so what is scaled is its product: in place, as it is new
+    return g @ (shares[0] * b.mT), _transposed_product(a, g).mul_(shares[1])
 
 
 @rule(
@@ -216,8 +217,9 @@ def softmax(g_a: Tensor, a: Tensor) -> Tensor:
     [0.25, -0.25]
     """
     # Eq. (5): R_z_i = z_i (R_a_i - a_i sum_k R_a_k). With R_a = a g_a and R_z = z g_z, z_i cancels; what
-    # remains is the Jacobian a_i (1[i = k] - a_k), with no division by a score near 0.
-    return a * (g_a - (a * g_a).sum(-1, keepdim=True))
+    # remains is the Jacobian a_i (1[i = k] - a_k), with no division by a score near 0. `r_a` is new: in place
+    r_a = a * g_a
+    return r_a.addcmul_(a, r_a.sum(-1, keepdim=True), value=-1)
 
 
 @rule(
@@ -386,7 +388,7 @@ def gated(
     """
     # `matmul` without a sum: R_a = 1/2 a u g, of which g_a is the rest without a
     g = _stabilised(g_h, h, eps / 2)
-    return shares[0] * u * g, shares[1] * a * g
+    return (u * g).mul_(shares[0]), (a * g).mul_(shares[1])
 
 
 @rule(
@@ -495,5 +497,5 @@ def slope(z: Tensor, y: Tensor, *, at_zero: float) -> Tensor:
     >>> slope(torch.tensor([2.0, 0.0]), torch.tensor([3.0, 0.0]), at_zero=0.5).tolist()
     [1.5, 0.5]
     """
-    # undefined at 0 alone; the quotient is new, so in place
-    return (y / z).masked_fill_(z == 0, at_zero)
+    # undefined at 0 alone, where the quotient is NaN, or infinite if phi(0) is not 0; it is new, so in place
+    return (y / z).nan_to_num_(at_zero, at_zero, at_zero)

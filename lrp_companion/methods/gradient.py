@@ -44,7 +44,7 @@ def gradient_x_input(work: Work, *, site: str = "word") -> list[Attribution]:
     for rows, ids, mask, further in work.batches():
         with torch.enable_grad():
             word = encoder.embed(ids).requires_grad_(True)
-            tape = encoder.forward(ids, mask, word=word, **further)
+            tape = encoder.forward(ids, mask, word=word, only_read=True, **further)
             logits = work.logits_of(rows, tape)
             chosen = work.settled(rows, logits)
             g = gradients(work.read(logits, chosen), word)

@@ -120,7 +120,8 @@ def _masks(
     check_output(work.output, clf)
     out: list[list[Attribution]] = [[None] * len(texts) for _ in layers]  # type: ignore[list-item]
     for rows, ids, attended, further in work.batches():
-        tape = clf.encoder.forward(ids, attended, gate=gate, angles_as_factors=rotated, **further)
+        how: dict[str, Any] = {"gate": gate, "angles_as_factors": rotated, "only_read": True}
+        tape = clf.encoder.forward(ids, attended, **how, **further)
         logits = work.logits_of(rows, tape)
         chosen = work.settled(rows, logits)
         start = output_gradient(logits, chosen, work.output, multi_label=clf.multi_label)

@@ -266,7 +266,7 @@ def _put(
     ids, real, further = inputs
     keep = keep.requires_grad_(True)
     with torch.enable_grad():
-        tape = work.clf.encoder.forward(ids, real, keep=keep, **further)
+        tape = work.clf.encoder.forward(ids, real, keep=keep, only_read=True, **further)
         logits = work.logits_of(rows, tape)
         chosen = work.settled(rows, logits)
         values = work.read(logits, chosen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -39,6 +39,10 @@ class Angles:
         """The same on another device."""
         return Angles(self.cos.to(device), self.sin.to(device), self.factors)
 
+    def at(self, rows: Callable[[Tensor], Tensor]) -> Angles:
+        """Those of some rows."""
+        return Angles(rows(self.cos), rows(self.sin), self.factors)
+
     def rotate(self, x: Tensor) -> Tensor:
         """Queries or keys (B, H, T, d), each rotated by its position's angles."""
         # a rotation by an angle for each pair of the halves of d, as `rules.turn` pairs them
@@ -57,6 +61,7 @@ class Context:
     angles : the rotations of queries and keys; None: none.
     bias : what is added to the scores, one tensor (1, H, T, T), or none.
     gate : how a gated MLP is treated on the way back, one of `steps.GATES`.
+    asking : the places (B, k) of the only tokens with a query and an output; None: all of them.
     in_turn : whether a few heads at a time are held, as in `HeadsInTurn`.
     """
 
@@ -66,14 +71,31 @@ class Context:
     angles: Angles | None = None
     bias: tuple[Tensor, ...] = ()
     gate: str = "uniform"
+    asking: Tensor | None = None
     in_turn: bool = False
+
+    def rows(self, x: Tensor) -> Tensor:
+        """Of tensors (B or 1, ..., T, d) what is `asking`, (B, ..., k, d)."""
+        return x if self.asking is None else x.take_along_dim(_rows_of(self.asking, x.ndim), -2)
+
+    def add(self, total: Tensor, g: Tensor) -> Tensor:
+        """Add g (..., B, k, d) of `rows` where they are in a total (..., B, T, d)."""
+        if self.asking is None:
+            return total.add_(g)
+        return total.scatter_add_(-2, _rows_of(self.asking, 3).expand_as(g), g)
 
     def to(self, device: torch.device) -> Context:
         """The same on another device."""
-        masked, keep = (None if one is None else one.to(device) for one in (self.masked, self.keep))
+        some = self.masked, self.keep, self.asking
+        masked, keep, asking = (None if one is None else one.to(device) for one in some)
         angles = None if self.angles is None else self.angles.to(device)
         bias = tuple(one.to(device) for one in self.bias)
-        return replace(self, masked=masked, keep=keep, angles=angles, bias=bias)
+        return replace(self, masked=masked, keep=keep, angles=angles, bias=bias, asking=asking)
+
+
+def _rows_of(places: Tensor, axes: int) -> Tensor:
+    """Places (B, k) as an index of the rows of a tensor of so many axes, (B, 1, ..., k, 1)."""
+    return places.view(len(places), *[1] * (axes - 3), -1, 1)
 
 
 @dataclass(frozen=True)
@@ -112,10 +134,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Heads:
-    """Some heads at work: queries, keys and values (B, h, T, d), those of shared heads repeated.
+    """Some heads at work: queries, keys and values (B, h, T, d), those of shared heads repeated; queries with
+    the scale of the scores.
 
-    `attention` (B, h, T, T), `read` (B, h, T, d); `capped` is the input and output of a soft cap, `bias` what
-    is added to the scores, if anything.
+    `attention` (B, h, T, T), `read` (B, h, T, d); `bias` is what is added to the scores, if anything.
     """
 
     wiring: LayerWiring
@@ -124,40 +146,39 @@ class Heads:
     values: Tensor
     attention: Tensor
     read: Tensor
-    capped: tuple[Tensor, Tensor] | None
     bias: tuple[Tensor, ...]
 
     @classmethod
     def run(cls, wiring: LayerWiring, sides: Sides, context: Context) -> Heads:
         queries, keys, values, *bias = sides
-        # Z = s Q K^T + B, (B, h, T, T): rows are queries, columns keys; s is 1 / sqrt(d) in most families
-        scores = sum(bias, queries @ keys.mT * wiring.scale_of(queries.shape[-1]))
-        capped = None
+        # Z = (s Q) K^T + B, (B, h, T, T): rows are queries, columns keys; s is 1 / sqrt(d) in most families
+        queries = wiring.scale_of(queries.shape[-1]) * queries
+        scores = sum(bias, queries @ keys.mT)
         if wiring.cap is not None:
-            raw, scores = scores, SoftCap(wiring.cap)(scores)
-            capped = raw, scores
-        # the least number and not -inf: R = a g at a closed score would be -inf * 0
-        if context.masked is not None:
-            scores = scores.masked_fill(context.masked, torch.finfo(scores.dtype).min)
+            scores = SoftCap(wiring.cap)(scores)
+        # half of the least number and not -inf: a query that is padding may have no open key
+        if (masked := context.masked) is not None:
+            masked = masked if masked.shape[-2] == 1 else context.rows(masked)
+            scores.add_(masked * scores.new_tensor(torch.finfo(scores.dtype).min / 2))
         keep = context.keep
         # A = softmax(Z), and O = A V is what the heads read
         attention = scores.softmax(-1) if keep is None else KeptSoftmax.apply(scores, keep)
-        return cls(wiring, queries, keys, values, attention, attention @ values, capped, tuple(bias))
+        return cls(wiring, queries, keys, values, attention, attention @ values, tuple(bias))
 
     @property
     def held(self) -> int:
         """Attention weights that are there at once."""
         return self.attention.numel()
 
+    def _scores(self) -> Tensor:
+        """The input of the softmax, or of the soft cap before it, with keys that are closed."""
+        return sum(self.bias, self.queries @ self.keys.mT)
+
     @cached_property
     def _cap_slope(self) -> Tensor | None:
-        return None if self.capped is None else rules.slope(*self.capped, at_zero=1.0)
-
-    def _scores(self) -> Tensor:
-        """The input of the softmax, before keys are closed."""
-        if self.capped is not None:
-            return self.capped[1]
-        return sum(self.bias, self.queries @ self.keys.mT * self.wiring.scale_of(self.queries.shape[-1]))
+        if self.wiring.cap is None:
+            return None
+        return rules.slope(raw := self._scores(), SoftCap(self.wiring.cap)(raw), at_zero=1.0)
 
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
         """CP-LRP: g at the values, with the attention held constant."""
@@ -168,22 +189,20 @@ class Heads:
         """AttnLRP: g at values, queries and keys."""
         # O = A V, Eq. (3): half to A (..., T, T), half to V (..., T, d)
         g_attention, g_value = rules.matmul(g_read, self.attention, self.values, self.read, eps=eps)
-        # A = softmax(Z), Eq. (5), which does not conserve: the meter gets sum A g_A - sum Z g_Z
+        # A = softmax(Z), Eq. (5)
         g_scores = rules.softmax(g_attention, self.attention)
-        keeps("softmax", lambda: self.attention * g_attention - self._scores() * g_scores)
         # cap tanh(z / cap) is an activation function: R passes as it is
         if self._cap_slope is not None:
             g_scores = rules.elementwise(g_scores, self._cap_slope)
-        # Z = (s Q) K^T + B, Eq. (4): half to Q (..., T, d), half to K, which comes out as K^T (..., d, T)
-        scale = self.wiring.scale_of(self.queries.shape[-1])
-        queries, keys = scale * self.queries, self.keys
+        # the softmax does not conserve: the meter gets sum A g_A - sum Z g_Z
+        keeps("softmax", lambda: self.attention * g_attention - self._scores() * g_scores)
         for bias in self.bias:
             keeps("biases", partial(torch.mul, bias, g_scores))
         # the scores themselves matter to the stabiliser only
-        scores = sum(self.bias, queries @ keys.mT) if eps else g_scores
-        # Each factor is given with the scale, because what arrives at one is multiplied by the other.
-        g_query, g_key = rules.matmul(g_scores, queries, scale * keys.mT, scores, eps=eps)
-        return g_value, g_query, g_key.mT
+        scores = self._scores() if eps else g_scores
+        # Z = (s Q) K^T + B, Eq. (4): half to s Q (..., T, d), half to K, which comes out as K^T (..., d, T)
+        g_query, g_key = rules.matmul(g_scores, self.queries, self.keys.mT, scores, eps=eps)
+        return g_value, g_query.mul_(self.wiring.scale_of(g_query.shape[-1])), g_key.mT
 
 
 AT_ONCE = 1 << 26
@@ -209,7 +228,7 @@ class HeadsInTurn:
         def read_of(*group: Tensor) -> Tensor:
             return Heads.run(wiring, group, context).read
 
-        batch, heads, tokens = sides[0].shape[:3]
+        batch, heads, tokens = sides[1].shape[:3]
         # (B, h, T, T) of as many heads as fit, of one at least
         at_once = min(heads, max(1, AT_ONCE // (batch * tokens**2)))
         groups = zip(*(side.split(at_once, 1) for side in sides), strict=True)
@@ -252,7 +271,7 @@ class AttentionStep:
     """Attention on the tape, from its input to what the heads read."""
 
     wiring: LayerWiring
-    heads: int
+    context: Context
     queries: Side
     keys: Side
     value: MapStep
@@ -261,15 +280,17 @@ class AttentionStep:
     @classmethod
     def run(cls, wiring: LayerWiring, x: Tensor, context: Context) -> AttentionStep:
         heads, angles = context.heads, context.angles
-        query, key, value = (MapStep.run(m, None, x) for m in (wiring.query, wiring.key, wiring.value))
+        query = MapStep.run(wiring.query, None, context.rows(x))
+        key, value = (MapStep.run(m, None, x) for m in (wiring.key, wiring.value))
         of_keys = wiring.key_heads or heads
-        queries = Side.run(query, wiring.query_norm, angles, heads)
+        queries = Side.run(query, wiring.query_norm, angles and angles.at(context.rows), heads)
         keys = Side.run(key, wiring.key_norm, angles, of_keys)
         # heads that share keys and values read copies of them
         shared = repeated(keys.y, heads), repeated(split(value.y, of_keys), heads)
         work = HeadsInTurn if context.in_turn else Heads
-        at_work = work.run(wiring, (queries.y, *shared, *context.bias), context)
-        return cls(wiring, heads, queries, keys, value, at_work)
+        bias = map(context.rows, context.bias)
+        at_work = work.run(wiring, (queries.y, *shared, *bias), context)
+        return cls(wiring, context, queries, keys, value, at_work)
 
     @property
     def query(self) -> MapStep:
@@ -291,7 +312,7 @@ class AttentionStep:
 
     @property
     def key_heads(self) -> int:
-        return self.wiring.key_heads or self.heads
+        return self.wiring.key_heads or self.context.heads
 
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
         """CP-LRP: what the attention's input gets through the values, with the attention held constant."""
@@ -306,8 +327,9 @@ class AttentionStep:
         # S: through softmax, queries and keys; keys of several query heads get the sum of their g
         at_query, of_queries = self.queries.backward(g_query, eps=eps)
         at_key, of_keys = self.keys.backward(gathered(g_key, self.key_heads), eps=eps)
-        at_angles = tuple(one + other for one, other in zip(of_queries, of_keys, strict=True))
-        return values, at_query.add_(at_key), at_angles
+        pairs = zip(of_keys, of_queries, strict=True)
+        at_angles = tuple(self.context.add(one[..., None], other[..., None])[..., 0] for one, other in pairs)
+        return values, self.context.add(at_key, at_query), at_angles
 
     def _through_values(self, g: Tensor, eps: float) -> Tensor:
         return self.value.backward(merge(gathered(g, self.key_heads)), eps=eps)
@@ -340,7 +362,7 @@ class KeptSoftmax(torch.autograd.Function):
         u, column = ctx.saved_tensors
         # h_ji = u_ji (g_ji - sum_k A_jk g_jk); the sum is (g u) @ w, as A = u w
         h = g * u
-        h = torch.addcmul(h, h @ column, u, value=-1)
+        h.addcmul_(h @ column, u, value=-1)
         to_keep = h.sum((1, 2)) if ctx.needs_input_grad[1] else None
         return h.mul_(column.mT) if ctx.needs_input_grad[0] else None, to_keep
 

@@ -74,6 +74,19 @@ class Readout:
         weights = attended.to(dtype) if keep is None else attended * keep
         return cls(tokens, weights=weights / weights.sum(-1, keepdim=True))
 
+    def alone(self, batch: int, device: torch.device) -> tuple[Tensor | None, Readout]:
+        """The places (B, k) that are read, None if all are, and the same readout of x (B, k, D) there."""
+        if self.weights is not None:
+            return None, self
+        if self.place is None:
+            places = torch.arange(2 if self.two else 1, device=device).expand(batch, -1)
+        else:
+            # (B,), or (k, 1) of one text
+            places = self.place.reshape(batch, -1)
+        count = places.shape[1]
+        place = None if self.place is None or count == 1 else torch.arange(count, device=device)[:, None]
+        return places, Readout(count, place=place, two=self.two)
+
     def read(self, x: Tensor) -> Tensor:
         """(B, T, D) to (B, D)."""
         if self.weights is not None:
@@ -196,6 +209,7 @@ class Encoder:
         place: Tensor | None = None,
         gate: str = "uniform",
         angles_as_factors: bool = False,
+        only_read: bool = False,
     ) -> Tape:
         """Run the model and keep the tape; the logits equal the `transformers` model's to rounding.
 
@@ -210,6 +224,7 @@ class Encoder:
             one of the mask).
         gate : how the backward pass treats a gated MLP, one of `tape.steps.GATES`.
         angles_as_factors : whether rotations of queries and keys get half of each product, as in PA-LRP.
+        only_read : whether the last layer has outputs, and attention weights, only for what the head reads.
         """
         w = self.wiring
         embedding = self._embedding(self.embed(input_ids) if word is None else word, types)
@@ -219,16 +234,18 @@ class Encoder:
         turned = _Turned(w, x, places, attention_mask, angles_as_factors)
         closed = _Closed(w, attention_mask)
         bias = () if w.score_bias is None else (w.score_bias(places, places),)
+        readout = Readout.of(w.readout, attention_mask, x.dtype, place=place, keep=keep)
+        asking, readout = readout.alone(len(x), x.device) if only_read else (None, readout)
         layers: list[LayerBlock | RecomputedLayer] = []
         for wiring in w.layers:
-            closed_here, turned_here = closed.to(wiring), turned.of(wiring)
-            context = Context(w.heads, closed_here, keep, turned_here, bias, gate, in_turn=self.recompute)
+            here = asking if wiring is w.layers[-1] else None
+            seen = closed.to(wiring), keep, turned.of(wiring), bias
+            context = Context(w.heads, *seen, gate, here, in_turn=self.recompute)
             # a recomputed layer keeps `run` and its input instead of its inside
             run = partial(_run_layer, wiring, context)
             layers.append(RecomputedLayer.of(run, x) if self.recompute else run(x))
             x = layers[-1].output
         final_norm, x = normed(w.final_norm, x)
-        readout = Readout.of(w.readout, attention_mask, x.dtype, place=place, keep=keep)
         # (B, T, D) to (B, D), or (B, 2 D)
         x = pooled = readout.read(x)
         steps: list[MapStep | NormStep] = []
@@ -345,7 +362,7 @@ class _Closed:
     @cached_property
     def _by_window(self) -> dict[int | None, Tensor | None]:
         tokens, device = self.attention_mask.shape[1], self.attention_mask.device
-        places = torch.arange(tokens, device=device)
+        places = torch.arange(tokens, device=device).unsqueeze(0)
         windows = {layer.window for layer in self.wiring.layers}
         return {window: closed_by_place(self.wiring, window, places, places) for window in windows}
 

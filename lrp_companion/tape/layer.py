@@ -41,7 +41,7 @@ class LayerBlock:
         attend = AttentionStep.run(w, into, context)
         attention_out = MapStep.run(w.attention_out, None, merge(attend.read))
         attention_branch_norm, branch = normed(w.attention_branch_norm, attention_out.y)
-        first_sum = x + branch
+        first_sum = context.rows(x) + branch
         attention_norm, middle = normed(w.attention_norm, first_sum)
         # y = N2(s + B2(mlp(P2(s)))), all (B, T, D) but for the inner width of the MLP
         mlp_input_norm, into = normed(w.mlp_input_norm, middle)
@@ -83,10 +83,10 @@ class LayerBlock:
         around, g_read = self._around_attention(g, eps)
         # CP-LRP: G + N(P), with the values' share whole
         if bypass:
-            return self._entering(self.attend.values_only(g_read, eps), eps).add_(around), ()
+            return self._entering(self.attend.values_only(g_read, eps), around, eps), ()
         # AttnLRP: G + N(P/2 + S)
         values, queries_and_keys, at_angles = self.attend.all_factors(g_read, eps)
-        return self._entering(values.add_(queries_and_keys), eps).add_(around), at_angles
+        return self._entering(values.add_(queries_and_keys), around, eps), at_angles
 
     def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
         """Both treatments from one layer-backward: (AttnLRP's g, CP-LRP's g).
@@ -99,14 +99,10 @@ class LayerBlock:
         around, g_read = self._around_attention(g, eps)
         # half = P/2, by Eq. (3)
         half, queries_and_keys, _ = self.attend.all_factors(g_read, eps)
-        if eps or self.attention_input_norm is not None:
-            # with eps O is damped by |O| / (|O| + eps/2) in `half` and by |O| / (|O| + eps) here
-            values = self.attend.values_only(g_read, eps) if eps else 2 * half
-            both = half.add_(queries_and_keys)
-            return self._entering(both, eps).add_(around), self._entering(values, eps).add_(around)
-        # N is the identity: G + P/2 is in both children; S makes it AttnLRP's, another P/2 CP-LRP's
-        around.add_(half)
-        return queries_and_keys.add_(around), half.add_(around)
+        both = queries_and_keys.add_(half)
+        # with eps O is damped by |O| / (|O| + eps/2) in `half` and by |O| / (|O| + eps) here
+        values = self.attend.values_only(g_read, eps) if eps else half.mul_(2)
+        return self._entering(both, around, eps), self._entering(values, around, eps)
 
     @property
     def working(self) -> int:
@@ -125,8 +121,8 @@ class LayerBlock:
         g = rules.add(through(self.attention_norm, g, eps), self.first_sum, eps=eps)
         # around the attention goes G; through W_O to what the heads read, (..., B, T, H d)
         branch = self.attention_out.backward(through(self.attention_branch_norm, g, eps), eps=eps)
-        return g, split(branch, self.attend.heads)
+        return g, split(branch, self.attend.context.heads)
 
-    def _entering(self, g: Tensor, eps: float) -> Tensor:
-        """Through the norm before the attention, if there is one."""
-        return through(self.attention_input_norm, g, eps)
+    def _entering(self, g: Tensor, around: Tensor, eps: float) -> Tensor:
+        """Through the norm before the attention, if there is one, to what goes around both."""
+        return self.attend.context.add(through(self.attention_input_norm, g, eps), around)
