@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from lrp_companion.metrics.statistics import limits, resampled, side_of_zero
 from lrp_companion.paper.published import DATA, paper_table
 from lrp_companion.paper.tables import dataset_of
 from lrp_companion.registry import label_of
+from lrp_companion.runs.axes import points
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import (
     AXIS_OPTIONS,
@@ -188,8 +188,7 @@ def title(run: TextRun) -> str:
 
 def protocols_of(axes: Mapping[str, Sequence[str]]) -> Iterator[Protocol]:
     """Every combination of the options, the last choice varying fastest."""
-    cells = itertools.product(*axes.values())
-    return (Protocol(**dict(zip(axes, options, strict=True))) for options in cells)
+    return (Protocol(**point) for point in points(axes))
 
 
 def needs_text(operation: str, run: Any) -> None:

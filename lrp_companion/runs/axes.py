@@ -6,6 +6,7 @@ them by name. (xarray would do the same, but would need pandas for this one look
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,6 +72,15 @@ class Axes:
             hint = f"choose a {name} from this list"
             raise InputError("Run", got=f"{name} {option!r}", expected=expected, hint=hint)
         return options.index(option)
+
+
+def points(choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """All combinations of the options, the last choice varying fastest.
+
+    >>> points({"site": ["word", "embedding"], "k": [1, 3]})[1]
+    {'site': 'word', 'k': 3}
+    """
+    return [dict(zip(choices, point, strict=True)) for point in itertools.product(*choices.values())]
 
 
 def agreement_axes(removals: Sequence[str], statistics: Sequence[str] = STATISTICS) -> Axes:

@@ -4,7 +4,6 @@ texts, only numbers.
 
 from __future__ import annotations
 
-import itertools
 import os
 import warnings
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ import xarray as xr
 
 from lrp_companion.checks import SourceError, choose
 from lrp_companion.paths import as_path
+from lrp_companion.runs.axes import points
 from lrp_companion.runs.base_run import ANSWERS_TASK, Explanation, Run
 from lrp_companion.runs.folder import JOB, check_complete, read_folder
 from lrp_companion.runs.text_run import TextRun
@@ -68,8 +68,7 @@ class MnistGridRun(DigitRun):
     @cached_property
     def variants(self) -> list[dict[str, Any]]:
         """Options of the nets, the plainest first; a variant's number is its place."""
-        choices = self.manifest["config"]["choices"]
-        return [dict(zip(choices, point, strict=True)) for point in itertools.product(*choices.values())]
+        return points(self.manifest["config"]["choices"])
 
     @cached_property
     def seeds(self) -> list[int]:
