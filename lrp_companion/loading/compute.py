@@ -66,13 +66,8 @@ def check_device(operation: str, device: object) -> torch.device:
 
 def _count(kind: str) -> int:
     """How many devices of a kind PyTorch sees here."""
-    if kind == "cuda":
-        return torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if kind == "mps":
-        return int(torch.backends.mps.is_available())
-    if kind == "xpu":
-        return torch.xpu.device_count() if torch.xpu.is_available() else 0
-    return 1
+    kinds = torch.get_device_module(kind)
+    return kinds.device_count() if kinds.is_available() else 0
 
 
 @contextmanager
