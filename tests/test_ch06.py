@@ -55,7 +55,7 @@ def test_the_switchboard_shows_the_cells_of_the_grid():
     board = switchboard([load_run(RECORD)])["boards"][0]
     cells, missing = unpacked(board["runs"][0])
     for where in np.random.default_rng(3).integers(0, cells_of.shape, size=(200, 6)):
-        cell = cells_of.cell(cells_of.protocol(where))
+        cell = cells_of.cell(cells_of.protocols[np.ravel_multi_index(where, cells_of.shape)])
         parts = itertools.product(("b", "a", "difference"), ("mean", "low", "high"))
         is_kept_as(cells[tuple(where)] / 1e4, [getattr(cell[part], name) for part, name in parts])
     assert missing.max() == 0 and len(json.dumps(board)) < 60_000

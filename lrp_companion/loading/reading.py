@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from torch import nn
 
@@ -69,21 +69,13 @@ MEAN_POOLED = "MeanPooledBertForSequenceClassification"
 """The one class of this package that a folder may name; importing it imports `transformers`."""
 
 
-class Readable(Protocol):
-    """What `load_classifier` reads: each of "settings", "config", "network" (with a report of its keys) and
-    "tokenizer", or for images "processor", the settings of an image processor or None.
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-    def read(self, what: str) -> Any: ...
-
-
 @dataclass(frozen=True)
 class Files:
-    """A model on disk or on the hub; with a `device_map` its weights are read to where this says."""
+    """A model on disk or on the hub; with a `device_map` its weights are read to where this says.
+
+    `read` gives each of "settings", "config", "network" (with a report of its keys) and "tokenizer", or for
+    images "processor", the settings of an image processor or None.
+    """
 
     place: Place
     device_map: str | dict[str, str] | None = None
@@ -416,6 +408,9 @@ class InMemory:
         kinds = [kind.__name__ for kind in type(inside(self.network)).__mro__]
         config.architectures = [name for name in kinds if task_of([name])][:1] or kinds[:1]
         return config
+
+
+Readable = Files | InMemory
 
 
 def readable(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -92,12 +93,13 @@ class Grid:
         """Mean differences of the distinct cells, shape of `distinct`."""
         return self.values[:, :, : len(self.distinct["map"]), ..., 2, 0]
 
-    def cell(self, protocol: Protocol = DEFAULT_PROTOCOL) -> dict[str, Interval]:
-        """The intervals "a", "b" and "difference" of one cell."""
-        return self._at(self.where(protocol))
+    @cached_property
+    def protocols(self) -> list[Protocol]:
+        """The protocol of each cell, in the order of `values`."""
+        return list(protocols_of(self.axes))
 
-    def where(self, protocol: Protocol) -> tuple[int, ...]:
-        """The index of a protocol's cell in the table.
+    def cell(self, protocol: Protocol = DEFAULT_PROTOCOL) -> dict[str, Interval]:
+        """The intervals "a", "b" and "difference" of one cell.
 
         Raises
         ------
@@ -105,21 +107,14 @@ class Grid:
         """
         for name, options in self.axes.items():
             choose("Grid", name, getattr(protocol, name), options)
-        return tuple(options.index(getattr(protocol, name)) for name, options in self.axes.items())
+        return self._at(self.protocols.index(protocol))
 
-    def protocol(self, where: Sequence[int]) -> Protocol:
-        """The protocol of the cell at an index."""
-        return Protocol(**self._options(where))
-
-    def _options(self, where: Sequence[int]) -> dict[str, str]:
-        """Choice to option, of the cell at a place."""
-        return {name: options[k] for (name, options), k in zip(self.axes.items(), where, strict=True)}
-
-    def _at(self, where: tuple[int, ...]) -> dict[str, Interval]:
-        estimates = zip(ESTIMATES, self.values[where], self.defined[where], strict=True)
+    def _at(self, place: int) -> dict[str, Interval]:
+        """The intervals of the cell at a place of `protocols`."""
+        values, defined = self.values.reshape(-1, 3, 3)[place], self.defined.reshape(-1, 3)[place]
         return {
             estimate: Interval(float(mean), float(low), float(high), int(n), self.n - int(n))
-            for estimate, (mean, low, high), n in estimates
+            for estimate, (mean, low, high), n in zip(ESTIMATES, values, defined, strict=True)
         }
 
     def curve(self) -> list[Row]:
@@ -131,13 +126,14 @@ class Grid:
             Rows with `rank` (from 1, smallest effect first), every choice, `a`, `b`, `difference`, and `side`
             ("above", "below", "across": where the whole interval lies from 0).
         """
-        cells = [where for where in np.ndindex(*self.effects.shape) if not np.isnan(self.effects[where])]
-        cells.sort(key=lambda where: (self.effects[where], where))
+        effects = self.values[..., 2, 0].ravel()
+        distinct = (k for k, one in enumerate(self.protocols) if one.map in DISTINCT)
+        known = [k for k in distinct if not np.isnan(effects[k])]
         out = []
-        for rank, where in enumerate(cells, 1):
-            cell = self._at(where)
+        for rank, k in enumerate(sorted(known, key=lambda k: effects[k]), 1):
+            cell = self._at(k)
             side = side_of_zero(cell["difference"])
-            out.append({"rank": rank, **self._options(where), **cell, "side": side})
+            out.append({"rank": rank, **vars(self.protocols[k]), **cell, "side": side})
         return out
 
 
@@ -235,9 +231,8 @@ def nearest_to_paper(grids: Sequence[Grid]) -> tuple[Grid, Protocol, float] | No
         gap = np.hypot(grid.values[..., 0, 0] - printed["a"], grid.values[..., 1, 0] - printed["b"])
         if np.isnan(gap).all():
             continue
-        where = np.unravel_index(int(np.nanargmin(gap)), gap.shape)
-        if best is None or gap[where] < best[2]:
-            best = grid, grid.protocol([int(k) for k in where]), float(gap[where])
+        if best is None or np.nanmin(gap) < best[2]:
+            best = grid, grid.protocols[int(np.nanargmin(gap))], float(np.nanmin(gap))
     return best
 
 
@@ -252,7 +247,7 @@ def largest_flip(grid: Grid, protocol: Protocol = DEFAULT_PROTOCOL) -> Protocol 
     size = np.where(flipped, np.abs(mean), -np.inf)
     if not np.isfinite(size).any():
         return None
-    return grid.protocol([int(k) for k in np.unravel_index(int(size.argmax()), size.shape)])
+    return grid.protocols[int(size.argmax())]
 
 
 def presets(grids: Sequence[Grid]) -> list[tuple[str, Grid, Protocol]]:
