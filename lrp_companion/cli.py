@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from lrp_companion.checks import InputError, whole
+from lrp_companion.checks import InputError, as_path, whole
 from lrp_companion.cli_options import parser
-from lrp_companion.paths import as_path
 from lrp_companion.terminal import (
     BROKEN,
     DONE,

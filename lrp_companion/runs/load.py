@@ -16,8 +16,7 @@ import numpy as np
 import pyarrow as pa
 import xarray as xr
 
-from lrp_companion.checks import SourceError, choose
-from lrp_companion.paths import as_path
+from lrp_companion.checks import SourceError, as_path, choose
 from lrp_companion.runs.axes import points
 from lrp_companion.runs.base_run import ANSWERS_TASK, Explanation, Run
 from lrp_companion.runs.folder import JOB, check_complete, read_folder

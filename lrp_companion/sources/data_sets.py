@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lrp_companion.checks import SourceError
-from lrp_companion.paths import as_path
+from lrp_companion.checks import SourceError, as_path
 from lrp_companion.sources.dataset import COLUMNS, SPLITS, Dataset, from_table, reason, sized
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lrp_companion.arrays import MOST, masked_entries, on_cpu
-from lrp_companion.checks import InputError, SourceError, is_whole
-from lrp_companion.paths import as_path
+from lrp_companion.checks import InputError, SourceError, as_path, is_whole
 from lrp_companion.sources.dataset import Dataset, reason, whole_number
 from lrp_companion.sources.tsv import Unclear, parsed
 from lrp_companion.terminal import MARKS, decoded_text
