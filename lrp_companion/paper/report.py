@@ -58,17 +58,6 @@ def find_runs(results: str | Path = "results") -> list[AnyRun]:
     return load_runs([nearby(results)])
 
 
-def find_beside(results: str | Path, name: str) -> list[AnyRun]:
-    """Read the runs in a folder of `results`, such as "maps" or "frontier"; none if it does not exist.
-
-    Raises
-    ------
-    SourceError : there is no folder `results`, or a run cannot be read.
-    """
-    folder = nearby(results) / name
-    return load_runs([folder]) if folder.is_dir() else []
-
-
 def find_trainings(results: str | Path = "results") -> list[list[TextRun]]:
     """Read runs of models trained again with another seed, from the folder `trainings` in `results`.
 
