@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -57,7 +58,7 @@ class Record:
         return {name: dict(v) if isinstance(v, Mapping) else v for name, v in values.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self._state())
+        return partial(type(self), **self._state()), ()
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -168,10 +169,6 @@ def check_finite(kind: str, arrays: Iterable[np.ndarray]) -> None:
         return
     hint = "leave the text out, or find where the values come from"
     raise InputError(kind, got="scores with NaN or infinity", expected="finite scores", hint=hint)
-
-
-def _rebuild(kind: type, state: dict[str, Any]) -> Any:
-    return kind(**state)
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -8,6 +8,7 @@ import operator
 import os
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -36,8 +37,12 @@ class CompanionError(Exception):
         self.operation, self.got, self.expected, self.hint = operation, got, expected, hint
         super().__init__(FORM.format(operation, got, expected, hint))
 
+    def __str__(self) -> str:  # a subclass that is an OSError, too, would print its own arguments
+        return str(self.args[0])
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_error, (type(self), self.operation, self.got, self.expected, self.hint)
+        parts = {"got": self.got, "expected": self.expected, "hint": self.hint}
+        return partial(type(self), self.operation, **parts), ()
 
 
 def reason_of(error: object, most: int) -> str:
@@ -62,21 +67,12 @@ def _cut(text: str, longest: int) -> str:
     return f"{text[:first]}...{text[len(text) - (longest - 3 - first) :]}"
 
 
-def _rebuild_error(
-    kind: type[CompanionError], operation: str, got: str, expected: str, hint: str
-) -> CompanionError:
-    return kind(operation, got=got, expected=expected, hint=hint)
-
-
 class InputError(CompanionError, ValueError):
     """An argument that cannot be used: its value, shape, or combination with others."""
 
 
 class SourceError(CompanionError, OSError):
     """Data or a model that cannot be reached or read."""
-
-    def __str__(self) -> str:  # OSError would print its own arguments
-        return str(self.args[0])
 
 
 class ModelError(CompanionError, TypeError):
