@@ -364,8 +364,5 @@ def _as_number(value: Any) -> int | None:
 
 def _missing(value: Any) -> bool:
     """Whether a value is missing: None, NaN, or what pandas has in its place."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or _is_nan(value)
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")
