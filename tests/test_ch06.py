@@ -25,7 +25,7 @@ from lrp_companion.metrics import Interval
 from lrp_companion.paper.digit_variants import digit_grid, digit_ig, paper_values
 from lrp_companion.paper.protocol_grid import PROTOCOL_AXES, counts, grid
 from lrp_companion.paper.report import find_trainings
-from lrp_companion.runs.axes import points
+from lrp_companion.runs.base_run import points
 from lrp_companion.runs.digit_jobs import VARIANT_AXES
 from lrp_companion.runs.load import MnistGridRun, TextRun, load_run
 from lrp_companion.schema import AXIS_OPTIONS, Protocol

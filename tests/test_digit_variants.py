@@ -23,7 +23,7 @@ from lrp_companion.paper.digit_variants import (
     digit_nearest,
     paper_values,
 )
-from lrp_companion.runs.axes import points
+from lrp_companion.runs.base_run import points
 from lrp_companion.runs.digit_invariance import EXPLAINERS, invariance_table, train_pair
 from lrp_companion.runs.digit_jobs import VARIANT_AXES, MnistGridJobs
 from lrp_companion.runs.execute import execute

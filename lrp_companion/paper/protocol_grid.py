@@ -16,7 +16,7 @@ from lrp_companion.metrics.statistics import limits, resampled, side_of_zero
 from lrp_companion.paper.published import DATA, paper_table
 from lrp_companion.paper.tables import dataset_of
 from lrp_companion.registry import label_of
-from lrp_companion.runs.axes import points
+from lrp_companion.runs.base_run import points
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import (
     AXIS_OPTIONS,

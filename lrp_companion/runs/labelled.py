@@ -21,8 +21,7 @@ import xarray as xr
 from lrp_companion.checks import InputError, choose
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.statistics import bootstrap_columns, mean_over, side_of_zero
-from lrp_companion.runs.axes import points
-from lrp_companion.runs.base_run import Explanation
+from lrp_companion.runs.base_run import Explanation, points
 from lrp_companion.runs.text_run import TextRun
 from lrp_companion.schema import Protocol
 

@@ -17,8 +17,7 @@ import pyarrow as pa
 import xarray as xr
 
 from lrp_companion.checks import SourceError, as_path, choose
-from lrp_companion.runs.axes import points
-from lrp_companion.runs.base_run import ANSWERS_TASK, Explanation, Run
+from lrp_companion.runs.base_run import ANSWERS_TASK, Explanation, Run, points
 from lrp_companion.runs.folder import JOB, check_complete, read_folder
 from lrp_companion.runs.text_run import TextRun
 from lrp_companion.schema import STATISTICS

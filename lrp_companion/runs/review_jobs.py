@@ -30,8 +30,15 @@ from lrp_companion.methods.perturbation import check_removal
 from lrp_companion.metrics.grid import agreement_grid
 from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.registry import method_named, passes_of
-from lrp_companion.runs.axes import EMBEDDING_PARTS, EXAMPLES_OF, agreement_axes, layer_game_axes
-from lrp_companion.runs.base_run import DEFAULT_METHODS, OWN_TASK, text_work
+from lrp_companion.runs.base_run import (
+    DEFAULT_METHODS,
+    EMBEDDING_PARTS,
+    EXAMPLES_OF,
+    OWN_TASK,
+    agreement_axes,
+    layer_game_axes,
+    text_work,
+)
 from lrp_companion.runs.folder import JOB, RunFolder, check_complete, read_folder
 from lrp_companion.runs.perturbation_paths import SharedCurves, shared_curves
 from lrp_companion.runs.review_columns import (
