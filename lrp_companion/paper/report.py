@@ -32,21 +32,6 @@ from lrp_companion.paper.tables import (
 from lrp_companion.runs.load import AnswerRun, AnyRun, MnistRun, TextRun, load_runs, nearby
 from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS
 
-__all__ = [
-    "PROTOCOLS",
-    "as_plain",
-    "claims",
-    "figure2",
-    "find_runs",
-    "find_trainings",
-    "not_run",
-    "ran",
-    "report_rows",
-    "table1",
-    "table2",
-    "tableA3",
-]
-
 
 def find_runs(results: str | Path = "results") -> list[AnyRun]:
     """Read the runs in a folder, which may be here or in a folder above.

@@ -17,9 +17,11 @@ import pyarrow as pa
 import xarray as xr
 
 from lrp_companion.checks import SourceError, as_path, choose
-from lrp_companion.runs.base_run import ANSWERS_TASK, Explanation, Run, points
+from lrp_companion.runs.base_run import ANSWERS_TASK, points
+from lrp_companion.runs.base_run import Explanation as Explanation  # read from here, as the next two
+from lrp_companion.runs.base_run import Run as Run
 from lrp_companion.runs.folder import JOB, check_complete, read_folder
-from lrp_companion.runs.text_run import TextRun
+from lrp_companion.runs.text_run import TextRun as TextRun
 from lrp_companion.schema import STATISTICS
 
 
@@ -196,19 +198,6 @@ class AnswerRun(Run):
                 out.append(np.split(np.array(row["map"]), ends[:-1]))
         return out
 
-
-__all__ = [
-    "AnswerRun",
-    "AnyRun",
-    "Explanation",
-    "MnistGridRun",
-    "MnistRun",
-    "Run",
-    "TextRun",
-    "load_run",
-    "load_runs",
-    "nearby",
-]
 
 AnyRun = TextRun | AnswerRun | MnistRun | MnistGridRun
 
