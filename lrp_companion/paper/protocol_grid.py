@@ -18,12 +18,7 @@ from lrp_companion.paper.tables import dataset_of
 from lrp_companion.registry import label_of
 from lrp_companion.runs.base_run import points
 from lrp_companion.runs.load import TextRun
-from lrp_companion.schema import (
-    AXIS_OPTIONS,
-    DEFAULT_PROTOCOL,
-    MAP_CHOICES,
-    Protocol,
-)
+from lrp_companion.schema import AXIS_OPTIONS, DEFAULT_PROTOCOL, MAP_CHOICES, Protocol
 
 Row = dict[str, Any]
 PROTOCOL_AXES = tuple(AXIS_OPTIONS)
