@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -57,7 +58,7 @@ class Record:
         return {name: dict(v) if isinstance(v, Mapping) else v for name, v in values.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self._state())
+        return partial(type(self), **self._state()), ()
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -168,10 +169,6 @@ def check_finite(kind: str, arrays: Iterable[np.ndarray]) -> None:
         return
     hint = "leave the text out, or find where the values come from"
     raise InputError(kind, got="scores with NaN or infinity", expected="finite scores", hint=hint)
-
-
-def _rebuild(kind: type, state: dict[str, Any]) -> Any:
-    return kind(**state)
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -351,22 +348,10 @@ class Attribution(Record):
             got = f"keys {', '.join(sorted(map(str, given)))}" if given else f"a {type(values).__name__}"
             expected, hint = f"{', '.join(names)}", "pass what to_dict or to_json gave"
             raise InputError("Attribution.from_dict", got=got, expected=expected, hint=hint)
-        try:
-            read = {name: _read(value) for name, value in values.items()}
-        except RecursionError:
-            got, hint = "values within values without end", "pass what to_dict or to_json gave"
-            raise InputError("Attribution.from_dict", got=got, expected="a record", hint=hint) from None
-        read["scores"] = _known(read["scores"])
+        read = {**values, "scores": _known(values["scores"])}
         if isinstance(read.get("parts"), Mapping):
             read["parts"] = {name: _known(scores) for name, scores in read["parts"].items()}
-        try:
-            return cls(**read)
-        except (TypeError, AttributeError, ValueError) as error:
-            if isinstance(error, InputError):
-                raise
-            got, hint = f"values that do not make a record ({error})", "pass what to_dict or to_json gave"
-            expected = "lists of numbers, one per token"
-            raise InputError("Attribution.from_dict", got=got, expected=expected, hint=hint) from None
+        return cls(**read)
 
     def to_json(self) -> str:
         """The record as one line of JSON; a score that is NaN becomes null.
@@ -475,11 +460,4 @@ def _plain(value: Any) -> Any:
 
 def _known(scores: Any) -> Any:
     """Scores as a record keeps them: None is NaN."""
-    return [math.nan if x is None else x for x in scores] if isinstance(scores, tuple) else scores
-
-
-def _read(value: Any) -> Any:
-    """Lists as tuples, as a record keeps them."""
-    if isinstance(value, Mapping):
-        return {key: _read(inner) for key, inner in value.items()}
-    return tuple(_read(inner) for inner in value) if isinstance(value, list) else value
+    return [math.nan if x is None else x for x in scores] if isinstance(scores, (list, tuple)) else scores

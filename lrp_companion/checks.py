@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import operator
+import os
 import re
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -33,8 +37,12 @@ class CompanionError(Exception):
         self.operation, self.got, self.expected, self.hint = operation, got, expected, hint
         super().__init__(FORM.format(operation, got, expected, hint))
 
+    def __str__(self) -> str:  # a subclass that is an OSError, too, would print its own arguments
+        return str(self.args[0])
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_error, (type(self), self.operation, self.got, self.expected, self.hint)
+        parts = {"got": self.got, "expected": self.expected, "hint": self.hint}
+        return partial(type(self), self.operation, **parts), ()
 
 
 def reason_of(error: object, most: int) -> str:
@@ -59,21 +67,12 @@ def _cut(text: str, longest: int) -> str:
     return f"{text[:first]}...{text[len(text) - (longest - 3 - first) :]}"
 
 
-def _rebuild_error(
-    kind: type[CompanionError], operation: str, got: str, expected: str, hint: str
-) -> CompanionError:
-    return kind(operation, got=got, expected=expected, hint=hint)
-
-
 class InputError(CompanionError, ValueError):
     """An argument that cannot be used: its value, shape, or combination with others."""
 
 
 class SourceError(CompanionError, OSError):
     """Data or a model that cannot be reached or read."""
-
-    def __str__(self) -> str:  # OSError would print its own arguments
-        return str(self.args[0])
 
 
 class ModelError(CompanionError, TypeError):
@@ -180,3 +179,36 @@ def _finite(value: object) -> float | None:
     except OverflowError:
         return None
     return given if math.isfinite(given) else None
+
+
+def as_path(operation: str, name: str, given: object) -> Path:
+    """Return a path that is possible, with `~` expanded; it need not exist.
+
+    Raises
+    ------
+    InputError : no path; an empty one; one with a NUL or a lone surrogate; a name that is too long; or the
+        home of an unknown user.
+
+    >>> as_path("run", "--out", "runs/first").name
+    'first'
+    """
+
+    def refuse(got: str, hint: str) -> InputError:
+        return InputError(operation, got=f"{name} {shown(given)}, {got}", expected="a path", hint=hint)
+
+    if not isinstance(given, (str, os.PathLike)) or isinstance(os.fspath(given), bytes):
+        raise refuse(f"a {type(given).__name__}", "pass a string or a path")
+    text = os.fspath(given)
+    if not text.strip():
+        raise refuse("which is empty", "name a file or a folder")
+    try:
+        path = Path(text).expanduser()
+        os.lstat(path)
+    except RuntimeError:
+        raise refuse("the home of a user who is not known", "write the path out") from None
+    except ValueError:  # a NUL, or what the file system's encoding cannot hold
+        raise refuse("with a character that no path can hold", "write it again") from None
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise refuse(f"which no system can hold ({error.strerror})", "take a shorter one") from None
+    return path

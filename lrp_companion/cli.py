@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from lrp_companion.checks import InputError, whole
+from lrp_companion.checks import InputError, as_path, whole
 from lrp_companion.cli_options import parser
-from lrp_companion.paths import as_path
 from lrp_companion.terminal import (
     BROKEN,
     DONE,
@@ -44,6 +43,7 @@ TEXT_OPTIONS = (
     "curves",
     "dtype",
 )
+ANSWER_OPTIONS = ("model", "methods", "n_steps", "removals", "keep_maps", "dtype")
 OPTIONS = (
     "target", "contrast", "completion", "position", "site", "output", "epsilon", "bypass", "gate",
     "positions", "removal", "baseline", "n_steps", "groups", "nodes", "exact", "correct", "budget",
@@ -198,8 +198,6 @@ def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
             return
         state = world(args.device)
         make_jobs = _mnist_jobs if args.task in MNIST_TASKS else _text_jobs
-        if args.completion is not None:
-            make_jobs = _answer_jobs
         jobs = make_jobs(args, device_of(args.device, state))
         progress = False if args.quiet else None
         manifest = execute(jobs, args.out, resume=args.resume, progress=progress, state=state)
@@ -253,37 +251,27 @@ def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
 
 
 def _text_jobs(args: argparse.Namespace, device: str) -> Any:
-    options = _chosen(args, TEXT_OPTIONS)
-    from lrp_companion.loading.classifier import load_classifier
-    from lrp_companion.runs.review_jobs import TextJobs
-    from lrp_companion.sources import load_dataset
-
-    columns = {"text": args.text, "pair": args.pair, "label": args.label}
-    data = load_dataset(args.task, split=args.split, source=args.source, data_dir=args.data_dir, **columns)
-    model, dtype = options.pop("model", "companion"), options.pop("dtype", "float32")
-    clf = load_classifier(model, device=device, dtype=dtype)
-    return TextJobs(clf, data, limit=args.limit, seed=args.seed, **options)
-
-
-def _answer_jobs(args: argparse.Namespace, device: str) -> Any:
-    options = _chosen(args, ("model", "methods", "n_steps", "removals", "keep_maps", "dtype"))
+    answers = args.completion is not None
+    options = _chosen(args, ANSWER_OPTIONS if answers else TEXT_OPTIONS)
     from lrp_companion.loading.classifier import load_classifier
     from lrp_companion.runs.answer_jobs import AnswerJobs
+    from lrp_companion.runs.review_jobs import TextJobs
     from lrp_companion.sources import load_dataset
     from lrp_companion.sources.dataset import whole_number
 
-    count = whole_number(args.completion)
-    columns = {"text": args.text, "label": args.label} | ({"pair": args.completion} if count is None else {})
+    count = whole_number(args.completion) if answers else None
+    pair = args.completion if count is None and answers else args.pair
+    columns = {"text": args.text, "pair": pair, "label": args.label}
     data = load_dataset(args.task, split=args.split, source=args.source, data_dir=args.data_dir, **columns)
     model, dtype = options.pop("model", "companion"), options.pop("dtype", "float32")
-    removal, *more = options.pop("removals", ["attention-mask"])
-    if more:
-        got, hint = f"--removals {', '.join([removal, *more])}", "begin a run for each"
-        raise InputError("run", got=got, expected="one removal with --completion", hint=hint)
+    if answers:
+        removal, *more = options.pop("removals", ["attention-mask"])
+        if more:
+            got, hint = f"--removals {', '.join([removal, *more])}", "begin a run for each"
+            raise InputError("run", got=got, expected="one removal with --completion", hint=hint)
+        options |= {"completion": count, "removal": removal}
     clf = load_classifier(model, device=device, dtype=dtype)
-    return AnswerJobs(
-        clf, data, completion=count, removal=removal, limit=args.limit, seed=args.seed, **options
-    )
+    return (AnswerJobs if answers else TextJobs)(clf, data, limit=args.limit, seed=args.seed, **options)
 
 
 def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:

@@ -151,15 +151,12 @@ def symmetries(
 
 def _names(option: str, given: Any) -> list[str]:
     """Some names, each once."""
-    names = list(dict.fromkeys(given)) if isinstance(given, (list, tuple, dict)) and _all_text(given) else []
+    listed = isinstance(given, (list, tuple, dict)) and all(isinstance(name, str) for name in given)
+    names = list(dict.fromkeys(given)) if listed else []
     if not names:
         expected, hint = "a list of names, at least one", "leave it out for all"
         raise InputError("symmetries", got=f"{option} {shown(given)}", expected=expected, hint=hint)
     return names
-
-
-def _all_text(given: Any) -> bool:
-    return all(isinstance(name, str) for name in given)
 
 
 def default_methods(clf: Classifier) -> list[str]:

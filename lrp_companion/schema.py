@@ -14,25 +14,6 @@ from lrp_companion.checks import InputError, choose, is_whole, shown
 from lrp_companion.masks import mask_number
 from lrp_companion.words import Span, readable
 
-__all__ = [
-    "DEFAULT_PROTOCOL",
-    "AXIS_OPTIONS",
-    "MAP_CHOICES",
-    "MULTI_LABEL",
-    "PROBLEM_TYPES",
-    "PROTOCOLS",
-    "REMOVALS",
-    "STATISTICS",
-    "TARGET_CHOICES",
-    "TOKEN_CHOICES",
-    "Lattice",
-    "ModelCard",
-    "Protocol",
-    "Texts",
-    "check_layers",
-    "counted",
-]
-
 REMOVALS = ("attention-mask", "mask-token", "pad-token", "delete")
 TOKEN_CHOICES = ("no-special", "all")
 MAP_CHOICES = ("raw", "sum-to-one", "absolute-sum")

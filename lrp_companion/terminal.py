@@ -42,9 +42,6 @@ class Fault(CompanionError):
 class OutputError(Fault, OSError):
     """Standard output cannot be written."""
 
-    def __str__(self) -> str:  # OSError would print its own arguments
-        return str(self.args[0])
-
 
 def decoded_text(raw: bytes, encoding: str = "utf-8") -> str:
     """Text in UTF-8 or UTF-16 by the mark at its start, which is left out; without one in this encoding.

@@ -8,6 +8,7 @@ with the model's own, which says what 8 bits cost.
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import subprocess
 import sys
@@ -18,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from front.check import ROOT, find_deno
 
 import lrp_companion as lrp
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.page import browser_engine, browser_weights
+from lrp_companion.page import browser_engine
 from lrp_companion.provenance import surroundings
 
 RECORD = ROOT / "results" / "browser-engine" / "companion.json"
@@ -52,6 +54,23 @@ STRANGE = (
     "?",
     "ＦＵＬＬ width ½ ² Ⅷ",
 )
+
+
+def restored(steps: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Return what the engine multiplies with, (rows, columns), 32-bit: step times scale."""
+    return steps.astype(np.float32) * np.repeat(scales, browser_engine.BLOCK, axis=1)[:, : steps.shape[1]]
+
+
+def as_staged(clf: Classifier) -> Classifier:
+    """Return a classifier with the weights that the browser uses; `clf` does not change."""
+    network = copy.deepcopy(clf.network)
+    out = Classifier(network, clf.tokenizer, card=clf.card)
+    with torch.no_grad():
+        for name, tensor in browser_engine.tensors(out.encoder.wiring):
+            if browser_engine._in_steps(name, tensor):
+                kept = torch.from_numpy(restored(*browser_engine.quantised(tensor.detach().cpu().numpy())))
+                tensor.copy_(kept)
+    return out
 
 
 def sentences(clf: Classifier, count: int = 200) -> list[str]:
@@ -198,14 +217,14 @@ def main(count: int = 200, *, record: bool = False) -> None:
         answers = Engine(folder).ask(questions_of(texts))
     seconds = sum(answer["seconds"] for answer in answers)
     print(seconds, "s in the engine")
-    same = agreement(browser_weights.as_staged(clf), texts, answers)
+    same = agreement(as_staged(clf), texts, answers)
     print("against the weights of the browser:", same)
     rounded = agreement(clf, texts, answers)
     print("against the model's own:", rounded)
     if record:
         config = {"model": clf.card.name, "weights": clf.card.fingerprint, "texts": count, "seed": 0}
         content = {
-            "config": {**config, "bits": 8, "block": browser_weights.BLOCK, "methods": list(METHODS)},
+            "config": {**config, "bits": 8, "block": browser_engine.BLOCK, "methods": list(METHODS)},
             "made with": surroundings(),
             "seconds in the engine": seconds,
             "the browser's weights": same.to_dict(),

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import torch
 from browsing import open_page, serve
-from engine_agreement import STRANGE, Engine, agreement, questions_of
+from engine_agreement import STRANGE, Engine, agreement, as_staged, questions_of, restored
 from tiny_models import build
 
 import lrp_companion as lrp
 from lrp_companion import ModelError, families
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.page import browser_engine, browser_tokenizer, browser_weights
+from lrp_companion.page import browser_engine, browser_tokenizer
 
 pytest.importorskip("wasmtime", reason="the extra book brings the compiler of the engine's kernel")
 TEXT = "a slow start, but the last scene is unforgettable"
@@ -51,7 +51,7 @@ def asked(text: str, **choices: Any) -> dict[str, Any]:
 
 
 def test_every_map_is_pythons_on_the_same_weights(tiny: Classifier, engine: Engine) -> None:
-    python = browser_weights.as_staged(tiny)
+    python = as_staged(tiny)
     cases: list[dict[str, Any]] = [{"method": name} for name in ("attnlrp", "cp-lrp", "loo", "mask-gradient")]
     cases += [{"method": "lrp", "bypass": [2]}, {"method": "attnlrp", "site": "embedding"}]
     cases += [{"method": "cp-lrp", "site": "word+position", "target": 0}]
@@ -66,7 +66,7 @@ def test_every_map_is_pythons_on_the_same_weights(tiny: Classifier, engine: Engi
 
 
 def test_every_level_is_pythons(tiny: Classifier, engine: Engine) -> None:
-    python, layers = browser_weights.as_staged(tiny), range(1, tiny.card.layers + 1)
+    python, layers = as_staged(tiny), range(1, tiny.card.layers + 1)
     questions = [{"kind": "levels", "text": text, "choices": {"target": 1}} for text in WORDS]
     for question, answer in zip(questions, engine.ask(questions), strict=True):
         result = answer["result"]
@@ -77,7 +77,7 @@ def test_every_level_is_pythons(tiny: Classifier, engine: Engine) -> None:
 
 
 def test_masks_and_half_open_layers_are_the_lattices(tiny: Classifier, engine: Engine) -> None:
-    python, text, layers = browser_weights.as_staged(tiny), WORDS[0], tiny.card.layers
+    python, text, layers = as_staged(tiny), WORDS[0], tiny.card.layers
     lattice = lrp.layer_lattice(python, text)
     amounts = np.linspace(0.1, 0.8, layers).tolist()
     questions = [{"kind": "masks", "text": text}, asked(text, method="lrp", amounts=amounts)]
@@ -178,7 +178,7 @@ HEADS: tuple[Callable[[], Head], ...] = (
 def test_heads_of_any_number_of_steps_are_followed(number, changed, tmp_path, deno):
     clf = changed(with_head(HEADS[number]()))
     browser_engine.stage(clf, tmp_path)
-    python = browser_weights.as_staged(clf)
+    python = as_staged(clf)
     python.compare = clf.compare
     questions = [asked(WORDS[0], method=name) for name in ("attnlrp", "cp-lrp", "mask-gradient")]
     for question, answer in zip(questions, Engine(tmp_path).ask(questions), strict=True):
@@ -295,8 +295,8 @@ def test_the_kernels_products_are_numpys(twin: int) -> None:
 
 def test_eight_bits_are_within_half_a_step() -> None:
     matrix = np.random.default_rng(1).normal(size=(5, 100)).astype(np.float32)
-    steps, scales = browser_weights.quantised(matrix)
-    error = np.abs(browser_weights.restored(steps, scales) - matrix)
+    steps, scales = browser_engine.quantised(matrix)
+    error = np.abs(restored(steps, scales) - matrix)
     assert steps.dtype == np.int8 and scales.shape == (5, 2)
     assert (error <= np.repeat(scales, 64, axis=1)[:, :100] * 0.5001).all()
 
@@ -325,7 +325,7 @@ def test_the_embedded_model_agrees_and_8_bits_cost_little(companion_stage: Any, 
     texts = [TEXT, *STRANGE[:4], *STRANGE[5:7]]
     engine = Engine(staged.folder)
     answers = engine.ask(questions_of(texts))
-    same = agreement(browser_weights.as_staged(clf), texts, answers)
+    same = agreement(as_staged(clf), texts, answers)
     assert same.wrong_ids == 0 and same.logits < 1e-4 and same.same_class == 1
     for name, r in same.r.items():
         assert np.nanmin(r) > 0.99999 and same.error[name].max() < 1e-3, name

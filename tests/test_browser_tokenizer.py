@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engine_agreement import Engine
+from engine_agreement import Engine, as_staged
 from tiny_models import SPECIAL, WORDS, build
 from tokenizers import AddedToken, Tokenizer, processors
 from transformers import BertTokenizerFast
@@ -17,7 +17,7 @@ from transformers import BertTokenizerFast
 import lrp_companion as lrp
 from lrp_companion import CompanionError, ModelError
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.page import browser_check, browser_engine, browser_weights
+from lrp_companion.page import browser_check, browser_engine
 
 pytest.importorskip("wasmtime", reason="the extra book brings the compiler of the engine's kernel")
 TEXTS = 2000
@@ -175,7 +175,7 @@ def test_the_embedded_models_ids_are_pythons(tmp_path: Path, deno: str) -> None:
 def test_maps_of_other_tokenizers_are_pythons(kind: str, tmp_path: Path, deno: str) -> None:
     clf = classifier(KINDS[kind]())
     staged = browser_engine.stage(clf, tmp_path)
-    python = browser_weights.as_staged(clf)
+    python = as_staged(clf)
     cases = [
         {"kind": "explain", "text": text, "choices": {"method": method}}
         for text in ("a film of rare grace", "dull, but never slow!", "<ent> the plot")

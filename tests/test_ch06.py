@@ -25,7 +25,8 @@ from lrp_companion.metrics import Interval
 from lrp_companion.paper.digit_variants import digit_grid, digit_ig, paper_values
 from lrp_companion.paper.protocol_grid import PROTOCOL_AXES, counts, grid
 from lrp_companion.paper.report import find_trainings
-from lrp_companion.runs.digit_jobs import variants
+from lrp_companion.runs.base_run import points
+from lrp_companion.runs.digit_jobs import VARIANT_AXES
 from lrp_companion.runs.load import MnistGridRun, TextRun, load_run
 from lrp_companion.schema import AXIS_OPTIONS, Protocol
 from lrp_companion.widgets.boards import _steps, digit_board, switchboard
@@ -54,7 +55,7 @@ def test_the_switchboard_shows_the_cells_of_the_grid():
     board = switchboard([load_run(RECORD)])["boards"][0]
     cells, missing = unpacked(board["runs"][0])
     for where in np.random.default_rng(3).integers(0, cells_of.shape, size=(200, 6)):
-        cell = cells_of.cell(cells_of.protocol(where))
+        cell = cells_of.cell(cells_of.protocols[np.ravel_multi_index(where, cells_of.shape)])
         parts = itertools.product(("b", "a", "difference"), ("mean", "low", "high"))
         is_kept_as(cells[tuple(where)] / 1e4, [getattr(cell[part], name) for part, name in parts])
     assert missing.max() == 0 and len(json.dumps(board)) < 60_000
@@ -451,4 +452,4 @@ def test_figures_say_what_they_draw(turned, three, run):  # noqa: F811
 def test_every_variant_has_its_words(run: MnistGridRun):  # noqa: F811
     assert ch06_trainings.variant_label(run.variants[0]) == "the plainest"
     assert ch06_trainings.variant_label(run.variants[7]) == "biases, positions, embedding"
-    assert len({ch06_trainings.variant_label(variant) for variant in variants()}) == 32
+    assert len({ch06_trainings.variant_label(variant) for variant in points(VARIANT_AXES)}) == 32

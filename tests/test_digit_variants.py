@@ -23,8 +23,9 @@ from lrp_companion.paper.digit_variants import (
     digit_nearest,
     paper_values,
 )
+from lrp_companion.runs.base_run import points
 from lrp_companion.runs.digit_invariance import EXPLAINERS, invariance_table, train_pair
-from lrp_companion.runs.digit_jobs import VARIANT_AXES, MnistGridJobs, variants
+from lrp_companion.runs.digit_jobs import VARIANT_AXES, MnistGridJobs
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.folder import read_folder
 from lrp_companion.runs.load import MnistGridRun, load_run
@@ -51,7 +52,7 @@ def run(digits, tmp_path_factory) -> MnistGridRun:
 
 
 def test_variants_are_all_combinations_the_plainest_first() -> None:
-    rows = variants()
+    rows = points(VARIANT_AXES)
     assert len(rows) == 32 == len({tuple(row.values()) for row in rows})
     assert rows[0] == {name: options[0] for name, options in VARIANT_AXES.items()}
 
@@ -59,7 +60,7 @@ def test_variants_are_all_combinations_the_plainest_first() -> None:
 def test_rows_are_those_of_the_loop_called_by_hand(run, digits) -> None:
     train, test = digits
     sample = MnistGridJobs(train, test, **KINDS).sample
-    assert run.variants == variants(FEW) and run.seeds == [0, 1] and run.n == 3
+    assert run.variants == points(FEW) and run.seeds == [0, 1] and run.n == 3
     for variant, seed in ((0, 0), (7, 1), (2, 1)):
         net, _ = train_pair(train, seed=seed, epochs=1, **run.variants[variant])
         assert run.accuracy(variant)[seed] == pytest.approx(net.accuracy(test.images, test.labels))

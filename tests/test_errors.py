@@ -19,11 +19,10 @@ import pytest
 import torch
 from tiny_models import FAMILIES, TEXTS, build
 
-from lrp_companion.checks import CompanionError, InputError, ModelError, SourceError, shown
+from lrp_companion.checks import CompanionError, InputError, ModelError, SourceError, as_path, shown
 from lrp_companion.cli_options import parser
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import attribute, layer_lattice, removal_evaluator
-from lrp_companion.paths import as_path
 from lrp_companion.schema import Protocol, check_layers
 from lrp_companion.sources import load_dataset
 

@@ -21,8 +21,7 @@ from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import attribute, method_call
 from lrp_companion.methods.gradient import BASELINES
 from lrp_companion.metrics import bootstrap_mean, pearson, spearman
-from lrp_companion.runs.axes import TOP
-from lrp_companion.runs.base_run import DEFAULT_METHODS
+from lrp_companion.runs.base_run import DEFAULT_METHODS, TOP
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.labelled import mean
 from lrp_companion.runs.load import TextRun, load_run

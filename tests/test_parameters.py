@@ -10,7 +10,7 @@ from lrp_book import build
 from lrp_book.parameters import check_values
 
 from lrp_companion.checks import CompanionError
-from lrp_companion.sources.folder import VARIABLE
+from lrp_companion.sources.data_sets import VARIABLE
 
 
 @pytest.fixture(autouse=True)

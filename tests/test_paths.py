@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import CompanionError, InputError
+from lrp_companion.checks import CompanionError, InputError, as_path
 from lrp_companion.cli import main
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.page.live_page import export_page
 from lrp_companion.paper.report import write_figures, write_report
-from lrp_companion.paths import as_path
 from lrp_companion.runs.load import load_run, load_runs
 from lrp_companion.sources import load_dataset, reachable
 

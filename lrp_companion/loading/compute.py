@@ -66,13 +66,8 @@ def check_device(operation: str, device: object) -> torch.device:
 
 def _count(kind: str) -> int:
     """How many devices of a kind PyTorch sees here."""
-    if kind == "cuda":
-        return torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if kind == "mps":
-        return int(torch.backends.mps.is_available())
-    if kind == "xpu":
-        return torch.xpu.device_count() if torch.xpu.is_available() else 0
-    return 1
+    kinds = torch.get_device_module(kind)
+    return kinds.device_count() if kinds.is_available() else 0
 
 
 @contextmanager
@@ -178,16 +173,12 @@ def check_placed(name: str, network: nn.Module, wiring: Wiring) -> None:
     if away:
         raise _refused(f"{name!r}, whose weight {away[0]} accelerate keeps on the processor or on disk")
     for number, layer in enumerate(wiring.layers, start=1):
-        parts = [part for part in vars(layer).values() if _holds_weights(part)]
+        parts = [part for part in vars(layer).values() if isinstance(part, Linear | Norm)]
         devices = {str(part.weight.device) for part in parts}
         if len(devices) > 1:
             got = f"a device_map that divides layer {number} of {name!r} ({', '.join(sorted(devices))})"
             expected, hint = "each layer on one device", "name whole layers in the map"
             raise InputError("load_classifier", got=got, expected=expected, hint=hint)
-
-
-def _holds_weights(part: object) -> bool:
-    return isinstance(part, (*Linear.__args__, *Norm.__args__))
 
 
 def undivided(network: Any) -> nn.Module:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lrp_companion.checks import InputError, SourceError, shown
-from lrp_companion.paths import as_path
+from lrp_companion.checks import InputError, SourceError, as_path, shown
 from lrp_companion.sources import base_model
 
 EMBEDDED_FOLDER = Path(__file__).parent.parent / "embedded"

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from torch import nn
 
@@ -65,25 +65,18 @@ VOCABULARY = ("embed_tokens.weight", "word_embeddings.weight", "wte.weight", "to
 LONGEST_NAME = 400
 """Characters of a base model's path or id, more than which no message could show."""
 PREPROCESSOR = "preprocessor_config.json"
+SAVED = "load_classifier(model, tokenizer), or the name of one that is saved"
 MEAN_POOLED = "MeanPooledBertForSequenceClassification"
 """The one class of this package that a folder may name; importing it imports `transformers`."""
 
 
-class Readable(Protocol):
-    """What `load_classifier` reads: each of "settings", "config", "network" (with a report of its keys) and
-    "tokenizer", or for images "processor", the settings of an image processor or None.
-    """
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-    def read(self, what: str) -> Any: ...
-
-
 @dataclass(frozen=True)
 class Files:
-    """A model on disk or on the hub; with a `device_map` its weights are read to where this says."""
+    """A model on disk or on the hub; with a `device_map` its weights are read to where this says.
+
+    `read` gives each of "settings", "config", "network" (with a report of its keys) and "tokenizer", or for
+    images "processor", the settings of an image processor or None.
+    """
 
     place: Place
     device_map: str | dict[str, str] | None = None
@@ -110,8 +103,7 @@ class Files:
         if self.source == "hub":
             got = f"hub id {self.name!r}, which cannot be loaded ({reason})"
             expected = "a hub id that can be reached"
-            embedded = 'the embedded model: load_classifier("companion")'
-            hint = f"check the id and the connection, or use {embedded}"
+            hint = 'check the id and the connection, or use the embedded model: load_classifier("companion")'
         else:
             got = f"folder {self.name!r} whose {what} cannot be read ({reason})"
             expected = "config.json, weights and tokenizer files in the hub's format"
@@ -376,24 +368,20 @@ class InMemory:
     not change.
     """
 
-    network: nn.Module
+    network: Any
     tokenizer: Any
     source: str = "memory"
 
     @property
     def name(self) -> str:
         """The last part of the network's path, or its class; with several adapters, those that are active."""
-        known = str(getattr(self._config, "_name_or_path", "") or "")
-        name = Path(known).name or type(inside(self.network)).__name__
-        network: Any = self.network
+        network = self.network
+        known = str(getattr(network.config, "_name_or_path", "") or "")
+        name = Path(known).name or type(inside(network)).__name__
         if not of_peft(network) or len(network.peft_config) < 2:
             return name
         active = getattr(network, "active_adapters", None) or network.active_adapter
         return f"{name} with {', '.join([active] if isinstance(active, str) else active)}"
-
-    @property
-    def _config(self) -> Any:
-        return getattr(self.network, "config", None)
 
     def read(self, what: str) -> Any:
         """One part of the model."""
@@ -412,10 +400,13 @@ class InMemory:
 
     def _named_config(self) -> Any:
         """The network's configuration; that of a model that was never saved does not name its class."""
-        config = copy.deepcopy(self._config)
+        config = copy.deepcopy(self.network.config)
         kinds = [kind.__name__ for kind in type(inside(self.network)).__mro__]
         config.architectures = [name for name in kinds if task_of([name])][:1] or kinds[:1]
         return config
+
+
+Readable = Files | InMemory
 
 
 def readable(
@@ -430,7 +421,6 @@ def readable(
     SourceError : as `locate`.
     ModelError : an adapter where `peft` is not installed.
     """
-    hint = "load_classifier(model, tokenizer), or the name of one that is saved"
     check_object(model)
     if isinstance(model, nn.Module):
         if device_map is not None:
@@ -438,13 +428,13 @@ def readable(
         _check_beside(model, tokenizer)
         if getattr(model, "config", None) is None:
             got, expected = f"a network of type {type(model).__name__}", "a classifier of transformers"
-            raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
+            raise ModelError("load_classifier", got=got, expected=expected, hint=SAVED)
         check_network(model)
         return InMemory(model, tokenizer)
     if tokenizer is not None:
         got = f"a tokenizer with a model of type {type(model).__name__}"
         expected = "a tokenizer only with a network in memory"
-        raise InputError("load_classifier", got=got, expected=expected, hint=hint)
+        raise InputError("load_classifier", got=got, expected=expected, hint=SAVED)
     place = locate(model, revision)
     if place.source != "hub":
         check_files(Path(place.path))
@@ -478,7 +468,7 @@ def _check_beside(network: nn.Module, beside: Any) -> None:
         kind = "" if beside is None else type(beside).__name__
         got = f"a network with a tokenizer of type {kind}" if kind else "a network without its tokenizer"
         expected = "a network and its tokenizer from transformers"
-        hint = "load_classifier(model, tokenizer), or the name of one that is saved"
+        hint = SAVED
     raise InputError("load_classifier", got=got, expected=expected, hint=hint)
 
 

@@ -9,10 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lrp_companion.arrays import plain_array, real_array
-from lrp_companion.attribution import (
-    CANCELLED,
-    Attribution,
-)
+from lrp_companion.attribution import CANCELLED, Attribution
 from lrp_companion.checks import InputError, choose, shown, whole
 from lrp_companion.extras import extra
 from lrp_companion.schema import DEFAULT_PROTOCOL, MAP_CHOICES, Protocol

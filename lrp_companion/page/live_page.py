@@ -14,12 +14,11 @@ from typing import Any
 
 import lrp_companion
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError
+from lrp_companion.checks import InputError, as_path
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, layer_lattice
 from lrp_companion.page.browser_engine import MAX_TOKENS, Staged, stage
 from lrp_companion.page.browser_tokenizer import drops_hidden
-from lrp_companion.paths import as_path
 from lrp_companion.schema import Lattice
 from lrp_companion.show.export import page
 from lrp_companion.terminal import visible

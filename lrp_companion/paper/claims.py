@@ -9,7 +9,6 @@ taken by Pearson's r and by Spearman's. `verdict` sums up all effects.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -21,7 +20,7 @@ from lrp_companion.masks import NONE
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import detectable, side_of_band
 from lrp_companion.paper.claim_specs import COLUMNS, IG_CLAIM, SPECS, Measures, Spec, Value
-from lrp_companion.paper.digit_variants import ACCURACY, MAPS_COMPARED, digit_ig
+from lrp_companion.paper.digit_variants import ACCURACY, MAPS_COMPARED, digit_ig, mean_of_nets
 from lrp_companion.paper.published import DATA, on_paper_data, paper_table
 from lrp_companion.paper.tables import (
     HUB,
@@ -275,10 +274,7 @@ def grid_effects(spec: Spec, run: MnistGridRun) -> tuple[list[Effect], str]:
 
 def _variant_column(run: MnistGridRun, variant: int, map: str) -> Value:
     def value(which: tuple[str, str]) -> np.ndarray:
-        r = run.values(variant, which[0], COLUMNS[which[1]], map=map)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # an image without a value under any net
-            return np.nanmean(r, axis=0)
+        return mean_of_nets(run.values(variant, which[0], COLUMNS[which[1]], map=map))
 
     return value
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,9 @@ from lrp_companion.metrics.statistics import limits, resampled, side_of_zero
 from lrp_companion.paper.published import DATA, paper_table
 from lrp_companion.paper.tables import dataset_of
 from lrp_companion.registry import label_of
+from lrp_companion.runs.base_run import points
 from lrp_companion.runs.load import TextRun
-from lrp_companion.schema import (
-    AXIS_OPTIONS,
-    DEFAULT_PROTOCOL,
-    MAP_CHOICES,
-    Protocol,
-)
+from lrp_companion.schema import AXIS_OPTIONS, DEFAULT_PROTOCOL, MAP_CHOICES, Protocol
 
 Row = dict[str, Any]
 PROTOCOL_AXES = tuple(AXIS_OPTIONS)
@@ -92,12 +88,13 @@ class Grid:
         """Mean differences of the distinct cells, shape of `distinct`."""
         return self.values[:, :, : len(self.distinct["map"]), ..., 2, 0]
 
-    def cell(self, protocol: Protocol = DEFAULT_PROTOCOL) -> dict[str, Interval]:
-        """The intervals "a", "b" and "difference" of one cell."""
-        return self._at(self.where(protocol))
+    @cached_property
+    def protocols(self) -> list[Protocol]:
+        """The protocol of each cell, in the order of `values`."""
+        return list(protocols_of(self.axes))
 
-    def where(self, protocol: Protocol) -> tuple[int, ...]:
-        """The index of a protocol's cell in the table.
+    def cell(self, protocol: Protocol = DEFAULT_PROTOCOL) -> dict[str, Interval]:
+        """The intervals "a", "b" and "difference" of one cell.
 
         Raises
         ------
@@ -105,21 +102,14 @@ class Grid:
         """
         for name, options in self.axes.items():
             choose("Grid", name, getattr(protocol, name), options)
-        return tuple(options.index(getattr(protocol, name)) for name, options in self.axes.items())
+        return self._at(self.protocols.index(protocol))
 
-    def protocol(self, where: Sequence[int]) -> Protocol:
-        """The protocol of the cell at an index."""
-        return Protocol(**self._options(where))
-
-    def _options(self, where: Sequence[int]) -> dict[str, str]:
-        """Choice to option, of the cell at a place."""
-        return {name: options[k] for (name, options), k in zip(self.axes.items(), where, strict=True)}
-
-    def _at(self, where: tuple[int, ...]) -> dict[str, Interval]:
-        estimates = zip(ESTIMATES, self.values[where], self.defined[where], strict=True)
+    def _at(self, place: int) -> dict[str, Interval]:
+        """The intervals of the cell at a place of `protocols`."""
+        values, defined = self.values.reshape(-1, 3, 3)[place], self.defined.reshape(-1, 3)[place]
         return {
             estimate: Interval(float(mean), float(low), float(high), int(n), self.n - int(n))
-            for estimate, (mean, low, high), n in estimates
+            for estimate, (mean, low, high), n in zip(ESTIMATES, values, defined, strict=True)
         }
 
     def curve(self) -> list[Row]:
@@ -131,13 +121,14 @@ class Grid:
             Rows with `rank` (from 1, smallest effect first), every choice, `a`, `b`, `difference`, and `side`
             ("above", "below", "across": where the whole interval lies from 0).
         """
-        cells = [where for where in np.ndindex(*self.effects.shape) if not np.isnan(self.effects[where])]
-        cells.sort(key=lambda where: (self.effects[where], where))
+        effects = self.values[..., 2, 0].ravel()
+        distinct = (k for k, one in enumerate(self.protocols) if one.map in DISTINCT)
+        known = [k for k in distinct if not np.isnan(effects[k])]
         out = []
-        for rank, where in enumerate(cells, 1):
-            cell = self._at(where)
+        for rank, k in enumerate(sorted(known, key=lambda k: effects[k]), 1):
+            cell = self._at(k)
             side = side_of_zero(cell["difference"])
-            out.append({"rank": rank, **self._options(where), **cell, "side": side})
+            out.append({"rank": rank, **vars(self.protocols[k]), **cell, "side": side})
         return out
 
 
@@ -188,8 +179,7 @@ def title(run: TextRun) -> str:
 
 def protocols_of(axes: Mapping[str, Sequence[str]]) -> Iterator[Protocol]:
     """Every combination of the options, the last choice varying fastest."""
-    cells = itertools.product(*axes.values())
-    return (Protocol(**dict(zip(axes, options, strict=True))) for options in cells)
+    return (Protocol(**point) for point in points(axes))
 
 
 def needs_text(operation: str, run: Any) -> None:
@@ -236,9 +226,8 @@ def nearest_to_paper(grids: Sequence[Grid]) -> tuple[Grid, Protocol, float] | No
         gap = np.hypot(grid.values[..., 0, 0] - printed["a"], grid.values[..., 1, 0] - printed["b"])
         if np.isnan(gap).all():
             continue
-        where = np.unravel_index(int(np.nanargmin(gap)), gap.shape)
-        if best is None or gap[where] < best[2]:
-            best = grid, grid.protocol([int(k) for k in where]), float(gap[where])
+        if best is None or np.nanmin(gap) < best[2]:
+            best = grid, grid.protocols[int(np.nanargmin(gap))], float(np.nanmin(gap))
     return best
 
 
@@ -253,7 +242,7 @@ def largest_flip(grid: Grid, protocol: Protocol = DEFAULT_PROTOCOL) -> Protocol 
     size = np.where(flipped, np.abs(mean), -np.inf)
     if not np.isfinite(size).any():
         return None
-    return grid.protocol([int(k) for k in np.unravel_index(int(size.argmax()), size.shape)])
+    return grid.protocols[int(size.argmax())]
 
 
 def presets(grids: Sequence[Grid]) -> list[tuple[str, Grid, Protocol]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.checks import InputError, SourceError
+from lrp_companion.checks import InputError, SourceError, as_path
 from lrp_companion.metrics import Interval
 from lrp_companion.paper.claims import Claim, claims
 from lrp_companion.paper.printed import report, table2_dots, write
@@ -29,24 +29,8 @@ from lrp_companion.paper.tables import (
     table2,
     tableA3,
 )
-from lrp_companion.paths import as_path
 from lrp_companion.runs.load import AnswerRun, AnyRun, MnistRun, TextRun, load_runs, nearby
 from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS
-
-__all__ = [
-    "PROTOCOLS",
-    "as_plain",
-    "claims",
-    "figure2",
-    "find_runs",
-    "find_trainings",
-    "not_run",
-    "ran",
-    "report_rows",
-    "table1",
-    "table2",
-    "tableA3",
-]
 
 
 def find_runs(results: str | Path = "results") -> list[AnyRun]:
@@ -57,17 +41,6 @@ def find_runs(results: str | Path = "results") -> list[AnyRun]:
     SourceError : there is no such folder, no run in it, or one that cannot be read.
     """
     return load_runs([nearby(results)])
-
-
-def find_beside(results: str | Path, name: str) -> list[AnyRun]:
-    """Read the runs in a folder of `results`, such as "maps" or "frontier"; none if it does not exist.
-
-    Raises
-    ------
-    SourceError : there is no folder `results`, or a run cannot be read.
-    """
-    folder = nearby(results) / name
-    return load_runs([folder]) if folder.is_dir() else []
 
 
 def find_trainings(results: str | Path = "results") -> list[list[TextRun]]:

@@ -4,7 +4,6 @@ variants of these nets, every choice that the paper's text leaves open, one job 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 from lrp_companion.checks import InputError, choose, whole
 from lrp_companion.methods import IMAGE_METHODS, attribute, method_call
 from lrp_companion.metrics import agreement
+from lrp_companion.runs.base_run import points
 from lrp_companion.runs.digit_invariance import EXPLAINERS, NET_VARIANTS, invariance_table, train_pair
 from lrp_companion.runs.folder import RunFolder
 from lrp_companion.schema import Protocol
@@ -22,6 +22,8 @@ from lrp_companion.sources import Dataset
 from lrp_companion.toys.linear_attention import LinearAttention
 
 SPAN = 1_000_000  # jobs of one net: seed * SPAN + row of the image
+TESTED = {"accuracy": pa.float64(), "tested": pa.int32()}
+"""Columns of every net: its accuracy, and on how many images."""
 
 
 class DigitJobs:
@@ -40,6 +42,12 @@ class DigitJobs:
         self.images, self.sample = test.images, test.order(limit, seed=seed)
         self._known: dict[int, LinearAttention] = {}
 
+    def _config(self, task: str, seed: int) -> dict[str, Any]:
+        """What every run on digits depends on."""
+        test, train = self.test, self.train.fingerprint
+        data = {"split": test.split, "source": test.source, "data": test.fingerprint, "train": train}
+        return {"task": task, **data, "seed": seed}
+
     def _manifest(self, model: str) -> dict[str, Any]:
         data = f"{self.test.describe()}; trained on {self.train.describe()}"
         return {
@@ -57,6 +65,10 @@ class DigitJobs:
         folder.add_weights(f"net-{number}.safetensors", net.state_dict())
         self._known[number] = net
         return net
+
+    def _tested(self, net: LinearAttention) -> dict[str, Any]:
+        """What `TESTED` names."""
+        return {"accuracy": net.accuracy(self.images, self.test.labels), "tested": len(self.test)}
 
     def _load(self, number: int, folder: RunFolder, seed: int, options: Mapping[str, Any]) -> LinearAttention:
         """A net of this process or of the folder; trained again if only its row was kept."""
@@ -97,12 +109,7 @@ class MnistJobs(DigitJobs):
         self.variant = variant
         self.explainers = EXPLAINERS if methods is None else explainers_of(methods)
         self.config = {
-            "task": "mnist",
-            "split": test.split,
-            "source": test.source,
-            "data": test.fingerprint,
-            "train": train.fingerprint,
-            "seed": seed,
+            **self._config("mnist", seed),
             "model": variant,
             "options": NET_VARIANTS[variant],
             "explainers": {name: dict(call) for name, call in self.explainers.items()},
@@ -142,28 +149,17 @@ class MnistJobs(DigitJobs):
         with torch.no_grad():
             batches = torch.as_tensor(self.images.copy()).split(256)
             gaps = [float((left(batch) - right(batch)).abs().max()) for batch in batches]
-        return pa.table(
-            {
-                "seed": pa.array([seed], pa.int32()),
-                "accuracy": pa.array([left.accuracy(self.images, self.test.labels)], pa.float64()),
-                "tested": pa.array([len(self.test)], pa.int32()),
-                "logit_gap": pa.array([max(gaps)], pa.float64()),
-            }
-        )
+        net = {"seed": seed, **self._tested(left), "logit_gap": max(gaps)}
+        kinds = {"seed": pa.int32(), **TESTED, "logit_gap": pa.float64()}
+        return pa.Table.from_pylist([net], pa.schema(kinds))
 
     def _image(self, net: LinearAttention, row: int) -> pa.Table:
         image = self.images[row : row + 1]
         rows = invariance_table(net, image, explainers=self.explainers, progress=False).rows
-        names = [name for name in rows[0] if name not in ("image", "explainer", "target", "constant")]
-        return pa.table(
-            {
-                "image": pa.array([row] * len(rows), pa.int32()),
-                "label": pa.array([int(self.test.labels[row])] * len(rows), pa.int8()),
-                "target": pa.array([each["target"] for each in rows], pa.int8()),
-                "explainer": pa.array([each["explainer"] for each in rows], pa.string()),
-                **{name: pa.array([each[name] for each in rows], pa.float32()) for name in names},
-            }
-        )
+        kinds = {"image": pa.int32(), "label": pa.int8(), "target": pa.int8(), "explainer": pa.string()}
+        kinds |= {name: pa.float32() for name in rows[0] if name not in (*kinds, "constant")}
+        of_image = {"image": row, "label": int(self.test.labels[row])}
+        return pa.Table.from_pylist([{**each, **of_image} for each in rows], pa.schema(kinds))
 
 
 def explainers_of(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -205,15 +201,6 @@ IG_STEPS = (8, 16, 32, 64, 128, 256, 512)
 IG_BASELINES = ("zero", "mean image", "black and white")
 
 
-def variants(choices: Mapping[str, Sequence[Any]] = VARIANT_AXES) -> list[dict[str, Any]]:
-    """All combinations of the choices, the plainest first.
-
-    >>> len(variants()), variants()[0]["readout"]
-    (32, 'all')
-    """
-    return [dict(zip(choices, point, strict=True)) for point in itertools.product(*choices.values())]
-
-
 class MnistGridJobs(DigitJobs):
     """The jobs of a run over variants; see `execute`. Each job is a net: seed * len(variants) + variant."""
 
@@ -232,14 +219,9 @@ class MnistGridJobs(DigitJobs):
     ) -> None:
         limit = min(IMAGES, len(test)) if limit is None else limit
         super().__init__(train, test, nets=nets, limit=limit, seed=seed, device=device)
-        self.variants, self.ig_steps, self.epochs = variants(choices), tuple(ig_steps), epochs
+        self.variants, self.ig_steps, self.epochs = points(choices), tuple(ig_steps), epochs
         self.config = {
-            "task": "mnist-grid",
-            "split": test.split,
-            "source": test.source,
-            "data": test.fingerprint,
-            "train": train.fingerprint,
-            "seed": seed,
+            **self._config("mnist-grid", seed),
             "images": len(self.sample),
             "epochs": epochs,
             "choices": {name: list(options) for name, options in choices.items()},
@@ -286,36 +268,25 @@ class MnistGridJobs(DigitJobs):
     def _net(self, job: int, folder: RunFolder) -> pa.Table:
         seed, options = self._options(job)
         right = self._trained(job, folder, seed, options).with_association("right")
-        return pa.table(
-            {
-                "variant": pa.array([job % len(self.variants)], pa.int32()),
-                "seed": pa.array([seed], pa.int32()),
-                "accuracy": pa.array([right.accuracy(self.images, self.test.labels)], pa.float64()),
-                "tested": pa.array([len(self.test)], pa.int32()),
-            }
-        )
+        net = {"variant": job % len(self.variants), "seed": seed, **self._tested(right)}
+        kinds = {"variant": pa.int32(), "seed": pa.int32(), **TESTED}
+        return pa.Table.from_pylist([net], pa.schema(kinds))
 
     def _images(self, job: int, folder: RunFolder) -> pa.Table:
         net = self._load(job, folder, *self._options(job))
         explainers = {name: EXPLAINERS[name] for name in EXPLAINED}
         images = self.images[self.sample]
         rows = invariance_table(net, images, explainers=explainers, one_loo=True, progress=False).rows
-        r = {
-            name: pa.array([_rounded(row[name]) for row in rows], pa.float32())
-            for name in ("r left-right", "r left-LOO", "r right-LOO")
-        }
-        negative = {
-            f"negative {side}": pa.array([row[f"sum {side}"] < 0 for row in rows], pa.bool_())
-            for side in ("left", "right")
-        }
-        return pa.table(
-            {
-                "image": pa.array([self.sample[row["image"]] for row in rows], pa.int32()),
-                "explainer": pa.array([row["explainer"] for row in rows], pa.string()).dictionary_encode(),
-                **r,
-                **negative,
-            }
-        )
+        pairs, sides = ("r left-right", "r left-LOO", "r right-LOO"), ("left", "right")
+        kinds = {"image": pa.int32(), "explainer": pa.dictionary(pa.int32(), pa.string())}
+        kinds |= {name: pa.float32() for name in pairs} | {f"negative {side}": pa.bool_() for side in sides}
+        table = [
+            {"image": self.sample[row["image"]], "explainer": row["explainer"]}
+            | {name: _rounded(row[name]) for name in pairs}
+            | {f"negative {side}": row[f"sum {side}"] < 0 for side in sides}
+            for row in rows
+        ]
+        return pa.Table.from_pylist(table, pa.schema(kinds))
 
     def _ig(self, job: int, folder: RunFolder) -> pa.Table:
         """Agreement of IG with LOO, and the largest convergence delta, by baseline and number of steps."""
@@ -331,7 +302,7 @@ class MnistGridJobs(DigitJobs):
             "mean image": [self.train.images.mean(0)],
             "black and white": [np.zeros_like(images[0]), np.ones_like(images[0])],
         }
-        out: dict[str, list[Any]] = {name: [] for name in ("image", "baseline", "n_steps", "r", "delta")}
+        rows = []
         for name, baselines in starts.items():
             for steps in self.ig_steps:
                 options: dict[str, Any] = {"method": "ig", "target": target, "n_steps": steps}
@@ -339,15 +310,11 @@ class MnistGridJobs(DigitJobs):
                 for k, row in enumerate(sample):
                     scores = np.mean([records[k].scores for records in maps], axis=0)
                     deltas = [abs(records[k].details["convergence_delta"]) for records in maps]
-                    out["image"].append(row)
-                    out["baseline"].append(name)
-                    out["n_steps"].append(steps)
-                    out["r"].append(agreement(scores, loo[k].scores, loo[k].special, Protocol(tokens="all")))
-                    out["delta"].append(max(deltas))
-        kinds = {"image": pa.int32(), "n_steps": pa.int32(), "r": pa.float32(), "delta": pa.float32()}
-        return pa.table(
-            {name: pa.array(column, kinds.get(name, pa.string())) for name, column in out.items()}
-        )
+                    r = agreement(scores, loo[k].scores, loo[k].special, Protocol(tokens="all"))
+                    case = {"image": row, "baseline": name, "n_steps": steps}
+                    rows.append({**case, "r": r, "delta": max(deltas)})
+        kinds = {"image": pa.int32(), "baseline": pa.string(), "n_steps": pa.int32()}
+        return pa.Table.from_pylist(rows, pa.schema({**kinds, "r": pa.float32(), "delta": pa.float32()}))
 
 
 def _rounded(r: float) -> float | None:

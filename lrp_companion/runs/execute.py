@@ -23,8 +23,7 @@ import pyarrow as pa
 import torch
 from tqdm import tqdm
 
-from lrp_companion.checks import CompanionError, InputError, is_whole
-from lrp_companion.paths import as_path
+from lrp_companion.checks import CompanionError, InputError, as_path, is_whole
 from lrp_companion.provenance import surroundings
 from lrp_companion.runs.folder import (
     FORMAT,

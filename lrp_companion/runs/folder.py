@@ -22,8 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
-from lrp_companion.checks import InputError, SourceError, is_whole
-from lrp_companion.paths import as_path
+from lrp_companion.checks import InputError, SourceError, as_path, is_whole
 from lrp_companion.terminal import Fault
 
 FORMAT = 1

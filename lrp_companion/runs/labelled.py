@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ import xarray as xr
 from lrp_companion.checks import InputError, choose
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.statistics import bootstrap_columns, mean_over, side_of_zero
-from lrp_companion.runs.base_run import Explanation
+from lrp_companion.runs.base_run import Explanation, points
 from lrp_companion.runs.text_run import TextRun
 from lrp_companion.schema import Protocol
 
@@ -61,9 +60,7 @@ def r_with_loo(
     named = (
         explainers if isinstance(explainers, Mapping) else {name: name for name in explainers or run.methods}
     )
-    cells = [
-        Protocol(**dict(zip(axes, options, strict=True))) for options in itertools.product(*axes.values())
-    ]
+    cells = [Protocol(**point) for point in points(axes)]
     values = np.stack([[run.r(explanation, cell) for cell in cells] for explanation in named.values()])
     shape = (len(named), *map(len, axes.values()), run.n)
     coords = {"explainer": list(named), **{name: list(options) for name, options in axes.items()}}

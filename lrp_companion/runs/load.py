@@ -4,7 +4,6 @@ texts, only numbers.
 
 from __future__ import annotations
 
-import itertools
 import os
 import warnings
 from collections.abc import Sequence
@@ -17,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 import xarray as xr
 
-from lrp_companion.checks import SourceError, choose
-from lrp_companion.paths import as_path
-from lrp_companion.runs.base_run import ANSWERS_TASK, Explanation, Run
+from lrp_companion.checks import SourceError, as_path, choose
+from lrp_companion.runs.base_run import ANSWERS_TASK, points
+from lrp_companion.runs.base_run import Explanation as Explanation  # read from here, as the next two
+from lrp_companion.runs.base_run import Run as Run
 from lrp_companion.runs.folder import JOB, check_complete, read_folder
-from lrp_companion.runs.text_run import TextRun
+from lrp_companion.runs.text_run import TextRun as TextRun
 from lrp_companion.schema import STATISTICS
 
 
@@ -68,8 +68,7 @@ class MnistGridRun(DigitRun):
     @cached_property
     def variants(self) -> list[dict[str, Any]]:
         """Options of the nets, the plainest first; a variant's number is its place."""
-        choices = self.manifest["config"]["choices"]
-        return [dict(zip(choices, point, strict=True)) for point in itertools.product(*choices.values())]
+        return points(self.manifest["config"]["choices"])
 
     @cached_property
     def seeds(self) -> list[int]:
@@ -199,19 +198,6 @@ class AnswerRun(Run):
                 out.append(np.split(np.array(row["map"]), ends[:-1]))
         return out
 
-
-__all__ = [
-    "AnswerRun",
-    "AnyRun",
-    "Explanation",
-    "MnistGridRun",
-    "MnistRun",
-    "Run",
-    "TextRun",
-    "load_run",
-    "load_runs",
-    "nearby",
-]
 
 AnyRun = TextRun | AnswerRun | MnistRun | MnistGridRun
 

@@ -30,8 +30,15 @@ from lrp_companion.methods.perturbation import check_removal
 from lrp_companion.metrics.grid import agreement_grid
 from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.registry import method_named, passes_of
-from lrp_companion.runs.axes import EMBEDDING_PARTS, EXAMPLES_OF, agreement_axes, layer_game_axes
-from lrp_companion.runs.base_run import DEFAULT_METHODS, OWN_TASK, text_work
+from lrp_companion.runs.base_run import (
+    DEFAULT_METHODS,
+    EMBEDDING_PARTS,
+    EXAMPLES_OF,
+    OWN_TASK,
+    agreement_axes,
+    layer_game_axes,
+    text_work,
+)
 from lrp_companion.runs.folder import JOB, RunFolder, check_complete, read_folder
 from lrp_companion.runs.perturbation_paths import SharedCurves, shared_curves
 from lrp_companion.runs.review_columns import (
@@ -46,7 +53,7 @@ from lrp_companion.runs.review_columns import (
     round_r,
     scores_at_or_nan,
 )
-from lrp_companion.runs.review_options import is_own, own_classes, run_calls, settings_of, some_of, targets_of
+from lrp_companion.runs.review_options import is_own, run_calls, settings_of, some_of, targets_of
 from lrp_companion.runs.text_run import loo_map
 from lrp_companion.schema import PROBLEM_TYPES, TARGET_CHOICES, TOKEN_CHOICES
 from lrp_companion.sources import Dataset
@@ -81,7 +88,8 @@ class TextJobs:
             raise InputError("run", got=got, expected="a classifier of texts", hint=hint)
         self.calls = run_calls(clf, methods, n_steps)
         choose("run", "masks", masks, MASK_CHOICES)
-        settings, data = settings_of(data), own_classes(data, clf)
+        settings = settings_of(data)
+        data = data.for_classes(clf.labels) if is_own(data) else data
         offered = settings["removals"]
         if removals is None:
             known = {"mask-token": clf.mask_id, "pad-token": clf.tokenizer.pad_token_id}
@@ -180,10 +188,11 @@ class TextJobs:
         card = self.clf.card
         model = {name: getattr(card, name) for name in ("name", "family", "layers", "heads", "hidden")}
         problem = {"problem_type": card.problem_type} if card.problem_type != PROBLEM_TYPES[0] else {}
+        axes = agreement_axes(self.removals).options  # of `r` in `methods`; in `masks` it is Pearson's only
         manifest = {
             "model": model | {"labels": list(card.labels)} | problem,
             "data": self.data.describe(),
-            "axes": axes(self.removals),
+            "axes": {name: list(options) for name, options in axes.items()},
             "examples": len(self.sample),
         }
         return manifest | ({"loo from": self.known_key} if self.known_key else {})
@@ -392,10 +401,3 @@ class TextJobs:
             for tokens in TOKEN_CHOICES
         ]
         return {"lattice_means": pa.concat_tables(means).combine_chunks()}
-
-
-def axes(removals: Sequence[str]) -> dict[str, list[Any]]:
-    """The axes of a stored r, by name, for the manifest: `r` of `methods` has all five, of `masks` Pearson
-    only, of `lattice` site and tokens.
-    """
-    return {name: list(options) for name, options in agreement_axes(removals).options.items()}

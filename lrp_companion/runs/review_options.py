@@ -42,11 +42,6 @@ def settings_of(data: Dataset) -> dict[str, Any]:
     return LONG if np.median(lengths) >= LONG_TEXT else SHORT
 
 
-def own_classes(data: Dataset, clf: Classifier) -> Dataset:
-    """The data with labels as the classifier's classes; the paper's data sets do not change."""
-    return data.for_classes(clf.labels) if is_own(data) else data
-
-
 def targets_of(clf: Classifier, chosen: Sequence[str] | None) -> tuple[str, ...]:
     """The outputs to explain: all that the classifier has, or some."""
     offered = tuple(name for name in TARGET_CHOICES if not (name == "margin" and clf.multi_label))

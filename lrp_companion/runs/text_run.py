@@ -14,7 +14,7 @@ from lrp_companion.checks import InputError, choose
 from lrp_companion.masks import bypassed, mask_number
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.grid import at_map
-from lrp_companion.runs.axes import (
+from lrp_companion.runs.base_run import (
     EMBEDDING_PARTS,
     ERRORS,
     OVERLAPS,
@@ -23,9 +23,10 @@ from lrp_companion.runs.axes import (
     SUMS,
     TOP,
     Axes,
+    Explanation,
+    Run,
     agreement_axes,
 )
-from lrp_companion.runs.base_run import Explanation, Run
 from lrp_companion.runs.folder import JOB
 from lrp_companion.schema import (
     AXIS_OPTIONS,

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.attribution import Attribution, as_json
-from lrp_companion.checks import InputError, SourceError, shown
-from lrp_companion.paths import as_path
+from lrp_companion.checks import InputError, SourceError, as_path, shown
 from lrp_companion.show.palette import INK, QUIET, hexes
 from lrp_companion.show.tokens import (
     FAINT,

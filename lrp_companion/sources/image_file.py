@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.checks import CompanionError, InputError, is_whole
-from lrp_companion.paths import as_path
+from lrp_companion.checks import CompanionError, InputError, as_path, is_whole
 
 LARGEST_SIDE = 4096
 LONGEST_HEAD = 10_000

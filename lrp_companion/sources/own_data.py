@@ -15,8 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from lrp_companion.arrays import MOST, masked_entries, on_cpu
-from lrp_companion.checks import InputError, SourceError, is_whole
-from lrp_companion.paths import as_path
+from lrp_companion.checks import InputError, SourceError, as_path, is_whole
 from lrp_companion.sources.dataset import Dataset, reason, whole_number
 from lrp_companion.sources.tsv import Unclear, parsed
 from lrp_companion.terminal import MARKS, decoded_text
@@ -365,8 +364,5 @@ def _as_number(value: Any) -> int | None:
 
 def _missing(value: Any) -> bool:
     """Whether a value is missing: None, NaN, or what pandas has in its place."""
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or _is_nan(value)
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType")

