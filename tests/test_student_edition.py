@@ -311,11 +311,6 @@ def test_script_and_style_are_loaded_where_there_is_a_quiz(edition: Path) -> Non
     assert "companion/quiz.js" not in (edition / "search.html").read_text(encoding="utf-8")
 
 
-def test_make_has_the_student_edition() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    assert "-m lrp_book student\n" in makefile
-
-
 def test_the_command_writes_notebooks_without_solutions(tmp_path: Path) -> None:
     written = student.write_notebooks(ROOT / "notebooks/exercises", tmp_path / "out")
     assert [path.name for path in written] == [path.name for path in EXERCISES] and len(written) == 5
