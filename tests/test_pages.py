@@ -184,48 +184,41 @@ LOADS = {
 }
 
 
-def outside_loads(folder: Path) -> list[str]:
-    """Every address on another host that some page of the folder would load."""
+def parsed(folder: Path) -> Iterator[tuple[Path, Any]]:
     from bs4 import BeautifulSoup
 
-    loads = []
     for path in folder.rglob("*.html"):
-        soup = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
-        for tag, attribute in LOADS.items():
-            for element in soup.find_all(tag):
-                if re.match(r"(https?:)?//", str(element.get(attribute, ""))):
-                    loads.append(f"{path.relative_to(folder)}: {element.get(attribute)}")
-        loads += [
-            f"{path.relative_to(folder)}: dead widget"
-            for _ in soup.select('script[type^="application/vnd.jupyter.widget"]')
-        ]
-    return loads
+        yield path, BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
 
 
-def test_no_page_names_something_to_load_elsewhere(html: Path) -> None:
-    assert not outside_loads(html)
+def outside_loads(soup: Any) -> list[str]:
+    """Every address on another host that a page would load."""
+    loads = [str(element.get(LOADS[element.name], "")) for element in soup.find_all(list(LOADS))]
+    dead = soup.select('script[type^="application/vnd.jupyter.widget"]')
+    return [address for address in loads if re.match(r"(https?:)?//", address)] + ["dead widget"] * len(dead)
 
 
-def test_links_inside_the_book_lead_somewhere(html: Path) -> None:
-    from bs4 import BeautifulSoup
-
-    paths = [path for path in html.resolve().rglob("*.html") if "_static" not in path.parts]
-    soups = {path: BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser") for path in paths}
-    anchors = {path: {element["id"] for element in soup.select("[id]")} for path, soup in soups.items()}
-    dead = []
-    for path, soup in soups.items():
-        for element in soup.select("article a[href], nav a[href]"):
-            address = urlsplit(str(element["href"]))
-            if address.scheme or address.netloc:
-                continue
-            target = (path.parent / unquote(address.path)).resolve() if address.path else path
-            ids = anchors.get(target, set())
-            if "=" in address.fragment:  # the state of a widget, tested with the exercises
-                lost = not (target in soups and soups[target].select("[data-companion-widget]"))
-            else:
-                lost = bool(address.fragment and ids and unquote(address.fragment) not in ids)
-            if not target.exists() or lost:
-                dead.append(f"{path.relative_to(html.resolve())}: {element['href']}")
+def test_pages_load_nothing_from_elsewhere_and_their_links_lead_somewhere(html: Path) -> None:
+    html, anchors, links, awake, dead = html.resolve(), {}, [], set(), []
+    for path, soup in parsed(html):
+        assert not outside_loads(soup), path
+        if "_static" in path.parts:
+            continue
+        anchors[path] = {element["id"] for element in soup.select("[id]")}
+        awake |= {path} if soup.select("[data-companion-widget]") else set()
+        links += [(path, str(element["href"])) for element in soup.select("article a[href], nav a[href]")]
+    for path, link in links:
+        address = urlsplit(link)
+        if address.scheme or address.netloc:
+            continue
+        target = (path.parent / unquote(address.path)).resolve() if address.path else path
+        ids = anchors.get(target, set())
+        if "=" in address.fragment:  # the state of a widget, tested with the exercises
+            lost = target not in awake
+        else:
+            lost = bool(address.fragment and ids and unquote(address.fragment) not in ids)
+        if not target.exists() or lost:
+            dead.append(f"{path.relative_to(html)}: {link}")
     assert not dead
 
 
