@@ -139,3 +139,32 @@ def state_of(page: Any, key: str, *, place: int = 0) -> Any:
         "document.querySelectorAll('[data-companion-widget]')[place].companion.model.get(key)",
         [key, place],
     )
+
+
+def follow(context: Any, awake: dict[Any, Any], address: str, name: str, given: dict[str, str]) -> None:
+    """Follow a link to a widget's state until the widget has that state.
+
+    It is woken by the first address, which must bring it into view; after that only the address changes.
+    """
+    place, _, hash = address.partition("#")
+    host, first = f'[data-address="{name}"]', (place, name) not in awake
+    if first:
+        awake[place, name] = open_page(context, address)
+    page, watch = awake[place, name]
+    page.evaluate("hash => { location.hash = hash }", hash)
+    page.wait_for_selector(f"{host}[data-ready]")
+    for key, text in given.items():
+        page.wait_for_function(
+            """([host, key, text]) => {
+                const value = document.querySelector(host).companion.model.get(key);
+                return [value].flat().map(x => typeof x === 'number' ? +x.toPrecision(6) : x).join() === text;
+            }""",
+            arg=[host, key, text],
+        )
+    if first:
+        page.wait_for_function(
+            "host => (b => b.bottom > 0 && b.top < innerHeight)"
+            "(document.querySelector(host).getBoundingClientRect())",
+            arg=host,
+        )
+    assert watch.nothing(), (address, watch)

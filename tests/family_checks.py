@@ -12,6 +12,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -126,13 +127,18 @@ LEFT_OUT = {"PA-LRP on rotations": {"bert", "gpt2"}}
 """Families that a test runs only to see them refused."""
 
 
-def collected() -> dict[str, list[str]]:
-    """Test as "file::name" without the prefix test_, to the parameters of its cases."""
+def collected() -> Iterator[str]:
+    """The cases of these tests, by their names for pytest."""
     files = sorted({f"tests/test_{test.split('::')[0]}.py" for *_, tests in CHECKS for test in tests})
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *files]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    yield from done.stdout.splitlines()
+
+
+def cases_of(names: Iterable[str]) -> dict[str, list[str]]:
+    """Test as "file::name" without the prefix test_, to the parameters of its cases."""
     cases: dict[str, list[str]] = {}
-    for line in done.stdout.splitlines():
+    for line in names:
         if match := re.fullmatch(r"tests/test_(\w+)\.py::(?:\w+::)?test_(\w+)(?:\[(.*)\])?", line):
             cases.setdefault(f"{match[1]}::{match[2]}", []).append(match[3] or "")
     return cases
@@ -146,11 +152,11 @@ def family_of(case: str) -> str | None:
     return None
 
 
-def rows() -> list[dict[str, Any]]:
+def rows(names: Iterable[str]) -> list[dict[str, Any]]:
     """A row per check: task, method, what it is compared with, families in order, tests."""
-    cases, out = collected(), []
+    cases, out = cases_of(names), []
     for task, method, check, tests in CHECKS:
-        known = [(family_of(case), case) for test in tests for case in cases[test]]
+        known = [(family_of(case), case) for test in tests for case in cases.get(test, ())]
         families = {name for name, _ in known if name}
         families -= LEFT_OUT.get(method, set())
         row: dict[str, Any] = {"task": task, "method": method, "check": check}
@@ -160,4 +166,4 @@ def rows() -> list[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(rows(), indent=1))
+    print(json.dumps(rows(collected()), indent=1))

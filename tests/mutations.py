@@ -149,7 +149,6 @@ masks = of("masks.py", "test_masks.py")
 levels = of("methods/levels.py", "test_levels.py")
 head = of("widgets/static/head_stepper.js", "test_front_ends.py::test_deno_tests_pass")
 chapter5 = of("book/lrp_book/ch05_worth.py", "test_ch05.py")
-spacing = of("show/canvas.py", "test_canvas.py")
 canvas = of("show/canvas.py", "test_canvas.py")
 say = of("book/lrp_book/say.py", "test_say.py")
 ENGINE_MAPS = "test_browser_engine.py::test_every_map_is_pythons_on_the_same_weights"

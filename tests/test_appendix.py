@@ -79,11 +79,15 @@ def test_code_that_a_page_shows_fits_it(path: Path) -> None:
             assert not long, (cell.get("id"), long)
 
 
-@pytest.fixture(params=HEIGHTS)
-def chapter(request: pytest.FixtureRequest, html: Path, visit: Any) -> Any:
-    page = visit((html / f"notebooks/{request.param}.html").as_uri(), viewport=SCREEN)
+@pytest.fixture(scope="module", params=HEIGHTS)
+def chapter(request: pytest.FixtureRequest, html: Path, browser: Any) -> Any:
+    """One chapter, opened once for all tests of it."""
+    context = browser.new_context(viewport=SCREEN)
+    page, watch = open_page(context, (html / f"notebooks/{request.param}.html").as_uri())
     page.wait_for_timeout(500)
-    return request.param, page
+    yield request.param, page
+    assert watch.nothing(), watch
+    context.close()
 
 
 def height(page: Any) -> int:
@@ -96,6 +100,7 @@ def test_a_chapter_is_not_too_long(chapter: tuple[str, Any]) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_timeout(500)
     assert height(page) <= 1.4 * HEIGHTS[name]
+    page.set_viewport_size(SCREEN)
 
 
 @pytest.mark.parametrize("name", CHAPTERS)

@@ -114,11 +114,6 @@ def test_environment_file_takes_its_versions_from_the_constraints() -> None:
     assert {f"3.{minor}" for minor in range(9, 20) if python.specifier.contains(f"3.{minor}")} == tested
 
 
-def test_jupyter_book_stays_at_version_1() -> None:
-    (requirement,) = [r for r in DECLARED if r.name == "jupyter-book"]
-    assert requirement.specifier.contains("1.0.4") and not requirement.specifier.contains("2.0.0")
-
-
 def test_make_installs_through_the_constraints_only() -> None:
     installs = [line for line in make("--always-make", "book", "test").splitlines() if " pip " in line]
     assert len(installs) >= 2

@@ -137,16 +137,6 @@ def test_explain_refuses_another_ending_before_any_work(refused, monkeypatch, tm
     )
 
 
-@needs_model
-def test_explain_needs_no_plotting_library():
-    code = (
-        "import sys; sys.modules['matplotlib'] = None; from lrp_companion.cli import main; "
-        "sys.exit(main(['explain', 'a fine film', '--method', 'cp-lrp', '--no-colour']))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "fine" in done.stdout, done.stderr
-
-
 @pytest.mark.parametrize(
     ("labels", "given", "expected"),
     [

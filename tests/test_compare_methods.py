@@ -1,25 +1,21 @@
-"""A run in memory is the run that a folder holds; the paths are those of Table A3."""
+"""A run in memory is the run that a folder holds (`test_run_load.py`); paths are those of Table A3."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tiny_models import TEXTS
 
 import lrp_companion as lrp
 from lrp_companion.masks import path_masks
 from lrp_companion.paper.published import paper_table
-from lrp_companion.paper.tables import figure2
 from lrp_companion.runs.compare_methods import compare_methods
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.load import load_run
 from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.sources import load_dataset
 from lrp_companion.sources.dataset import Dataset
-
-MASKED = lrp.Protocol(site="word+position", tokens="all", map="sum-to-one", removal="mask-token")
 
 
 @pytest.fixture(scope="module")
@@ -40,31 +36,6 @@ def test_it_is_the_run_of_a_folder(clf: lrp.Classifier, data: Dataset, tmp_path:
         order = [("job", "ascending")] if "job" in table.column_names else "part"
         one, other = (of.tables[name].sort_by(order).drop_columns(times) for of in (here, there))
         assert repr(one.to_pylist()) == repr(other.select(one.column_names).to_pylist()), name
-
-
-def test_agreement_equals_the_methods_called_by_hand(clf: lrp.Classifier, data: Dataset) -> None:
-    run = compare_methods(
-        clf, data, methods=("loo", "cp-lrp", "rollout"), removals=("attention-mask", "mask-token")
-    )
-    for k, text in enumerate(data.texts):
-        loo = lrp.attribute(clf, text, method="loo", removal="mask-token")[0]
-        cp_lrp = lrp.attribute(clf, text, method="cp-lrp", site="word+position")[0]
-        slow = np.corrcoef(cp_lrp.scores / cp_lrp.scores.sum(), loo.scores / loo.scores.sum())[0, 1]
-        assert run.r("cp-lrp", MASKED)[k] == pytest.approx(slow, abs=2e-5)
-    assert np.allclose(run.r("loo"), 1)
-
-
-def test_a_path_is_its_masks_one_by_one(clf: lrp.Classifier, data: Dataset) -> None:
-    run = compare_methods(clf, data, methods=("attnlrp",), masks="paths", curves=False)
-    loo = lrp.attribute(clf, list(data.texts), method="loo")
-    for path, masks in path_masks(clf.card.layers).items():
-        for mask, interval in zip(masks, figure2(run)["paths"][path], strict=True):
-            records = lrp.attribute(clf, list(data.texts), method="lrp", bypass=sorted(mask))
-            r = [
-                np.corrcoef(a.scores[~a.special], b.scores[~b.special])[0, 1]
-                for a, b in zip(records, loo, strict=True)
-            ]
-            assert interval.mean == pytest.approx(np.mean(r), abs=2e-5)
 
 
 def test_paths_have_the_identities_of_table_a3():

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
-from browsing import ROOT, open_page
+from browsing import ROOT, follow, open_page
 from lrp_book import sessions, student
 from test_exercise_numbers import EVERYTHING, OURS, curves, r_of, state
 
@@ -230,31 +230,11 @@ def test_links_of_the_built_course_lead_to_the_state_that_they_name(site, html, 
         addresses.update({address: link for (_, address), (_, link) in zip(resolved, given, strict=True)})
         opened.close()
     assert set(addresses.values()) == {link for *_, link in LINKS}
-    awake: dict[str, tuple[Any, Any]] = {}
+    awake: dict[Any, Any] = {}
     for address, link in addresses.items():
         place, name, given = state(unquote(link).replace("+", "%2B"))
-        host, first = f'[data-address="{name}"]', name not in awake
         assert f"/{place}.html#" in address
-        if first:  # the widgets of a page are woken once; after that only the address changes
-            awake[name] = open_page(context, address)
-        opened, watch = awake[name]
-        opened.goto(address)
-        opened.wait_for_selector(f"{host}[data-ready]")
-        for key, text in given.items():
-            opened.wait_for_function(
-                "([host, key, text]) => String(document.querySelector(host).companion.model.get(key))"
-                " === text",
-                arg=[host, key, text],
-            )
-        # what the page writes into the address 200 ms later is written
-        opened.evaluate("() => new Promise(done => setTimeout(done, 250))")
-        if first:
-            inside = (
-                "host => (b => b.bottom > 0 && b.top < innerHeight)"
-                "(document.querySelector(host).getBoundingClientRect())"
-            )
-            opened.wait_for_function(inside, arg=host)
-        assert watch.nothing(), (link, watch)
+        follow(context, awake, address, name, given)
     context.close()
 
 

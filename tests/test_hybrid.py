@@ -97,22 +97,6 @@ def test_the_mean_of_the_sample_is_right_on_average(clf: Classifier) -> None:
     assert counts.min() > 3 and counts.max() < 40
 
 
-@pytest.mark.parametrize(
-    ("method", "options"),
-    [
-        ("hybrid", {"exact": 2, "correct": "line"}),
-        ("hybrid", {"exact": 5, "groups": 4, "seed": 1}),
-        ("sampled-loo", {"budget": 3, "seed": 8}),
-    ],
-)
-def test_batches_padding_and_order_change_nothing(clf, method, options):
-    together = lrp.attribute(clf, list(TEXTS)[::-1], method=method, batch_tokens=40, **options)[::-1]
-    for text, record in zip(TEXTS, together, strict=True):
-        (alone,) = lrp.attribute(clf, text, method=method, **options)
-        assert np.allclose(alone.scores, record.scores, rtol=0, atol=1e-10)
-        assert alone.choices == record.choices and alone.details == record.details
-
-
 def test_cost_is_what_is_said(clf: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
     (encoded,), rows, kept = clf.encode(TEXTS[1]), 0, kept_logits
     forward = clf.encoder.forward

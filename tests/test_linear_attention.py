@@ -256,22 +256,6 @@ class TestRelevance:
         for grouped in (net, net.sibling()):
             torch.testing.assert_close(grouped.relevance(x, 1, shares=shares), mixed, rtol=1e-9, atol=1e-9)
 
-    @given(st.integers(0, 1000), st.sampled_from(VARIANTS))
-    def test_flat_shares_do_not_change_under_regrouping_or_batching(self, seed, variant):
-        bias, position, readout = variant
-        net, x = (
-            tiny(seed=seed, bias=bias, position_embedding=position, readout=readout),
-            pictures(3, seed=seed),
-        )
-        flat = net.relevance(x, 2, shares=SHARES["flat"])
-        torch.testing.assert_close(
-            flat, net.sibling().relevance(x, 2, shares=SHARES["flat"]), rtol=1e-9, atol=1e-9
-        )
-        order = torch.tensor([2, 0, 1])
-        torch.testing.assert_close(
-            net.relevance(x[order], 2, shares=SHARES["flat"]), flat[order], rtol=1e-12, atol=1e-12
-        )
-
     @given(st.permutations(range(4)), st.integers(0, 20))
     def test_pixels_can_be_renamed(self, order: list[int], seed: int) -> None:
         net, x = tiny(seed=seed), pictures(seed=seed)

@@ -97,16 +97,6 @@ def test_other_outputs_give_their_own_loo(clf: Classifier, output: str) -> None:
     assert np.allclose(record.scores, loo.scores, atol=1e-8)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"groups": 3}, {"groups": 2, "nodes": [0, 0.5, 1]}, {"groups": "all", "seed": 4}], ids=str
-)
-def test_batches_padding_and_order_change_nothing(clf: Classifier, options: dict[str, Any]) -> None:
-    together = lrp.attribute(clf, list(TEXTS), method="mask-gradient", batch_tokens=64, **options)
-    for text, record in zip(TEXTS, together, strict=True):
-        (alone,) = lrp.attribute(clf, text, method="mask-gradient", **options)
-        assert np.allclose(alone.scores, record.scores, atol=1e-10) and alone.choices == record.choices
-
-
 def test_cost_is_what_is_said(clf: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
     (encoded,), rows = clf.encode(TEXTS[1]), 0
     forward = clf.encoder.forward

@@ -149,13 +149,6 @@ def test_agreement_is_the_statistic_of_the_chosen_tokens_and_maps(pair, special)
         assert r == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
-def test_a_negative_sum_turns_r():
-    a, b, none = [-3.0, 1.0, 0.5], [-1.0, 2.0, 0.0], [False] * 3
-    assert agreement(a, b, none, Protocol(map="sum-to-one")) == pytest.approx(
-        -agreement(a, b, none, Protocol())
-    )
-
-
 def test_agreement_refuses_masks_that_are_none():
     with pytest.raises(
         InputError, match=r"agreement: got special of shape \(2,\), bool; expected \(3,\), bool"

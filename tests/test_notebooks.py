@@ -16,6 +16,7 @@ from PIL import Image
 pytest.importorskip("papermill", reason="papermill comes with the extra book")
 
 from lrp_book import build
+from lrp_book.sphinx import launch, your_sentence
 
 from lrp_companion.checks import InputError
 from lrp_companion.show.canvas import DPI, FIGURE_WIDTH
@@ -117,8 +118,7 @@ def change(notebook: Path, *sources: str) -> None:
     nbformat.write(content, notebook)
 
 
-def test_execute_runs_with_parameters_and_uses_an_unchanged_result_again(project, monkeypatch):
-    monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
+def test_execute_runs_with_parameters_and_uses_an_unchanged_result_again(project: Path):
     notebook, output = project / "notebooks" / "tiny.ipynb", project / "out" / "tiny.ipynb"
     before = notebook.read_bytes()
     assert build.execute(notebook, output, cwd=project)
@@ -134,8 +134,7 @@ def test_execute_runs_with_parameters_and_uses_an_unchanged_result_again(project
     assert not output.with_suffix(".key").exists(), "a failed run must not be used again"
 
 
-def test_refresh_keeps_the_outputs_in_the_notebook(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
+def test_refresh_keeps_the_outputs_in_the_notebook(project: Path) -> None:
     notebook = project / "notebooks" / "tiny.ipynb"
     build.refresh(project)
     assert printed(notebook) == "20 a None\n"
@@ -143,8 +142,7 @@ def test_refresh_keeps_the_outputs_in_the_notebook(project: Path, monkeypatch: p
     assert "papermill" not in notebook.read_text()
 
 
-def test_refresh_of_one_notebook_leaves_the_others(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
+def test_refresh_of_one_notebook_leaves_the_others(project: Path) -> None:
     other = Path(shutil.copy(project / "notebooks" / "tiny.ipynb", project / "notebooks" / "other.ipynb"))
     before = other.read_bytes()
     build.refresh(project, "tiny")
@@ -154,7 +152,6 @@ def test_refresh_of_one_notebook_leaves_the_others(project: Path, monkeypatch: p
 
 
 def test_notebooks_run_side_by_side_and_a_failure_stops_what_has_not_begun(project, monkeypatch):
-    monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
     tiny = project / "notebooks" / "tiny.ipynb"
     for name in ("a", "b", "z"):
         shutil.copy(tiny, project / "notebooks" / f"{name}.ipynb")
@@ -210,12 +207,12 @@ display({"application/vnd.plotly.v1+json": figure, "text/plain": "a figure"}, ra
 
 
 def test_build_makes_pages_that_load_nothing_from_elsewhere(project: Path) -> None:
-    from test_pages import outside_loads
+    from test_pages import outside_loads, parsed
 
     change(project / "notebooks" / "tiny.ipynb", PLOT)
     assert build.build(project) == project / "_build" / "html" / "index.html"
     html = project / "_build" / "html"
-    assert not outside_loads(html)
+    assert not [path for path, soup in parsed(html) if outside_loads(soup)]
     index, tiny = (html / "book" / "index.html").read_text(), (html / "notebooks" / "tiny.html").read_text()
     assert "mathjax/tex-chtml.js" in index and (html / "_static" / "mathjax" / "tex-chtml.js").is_file()
     assert "20 a None" in tiny and "data-companion-plot" in tiny and "</script><b>" not in tiny
@@ -223,12 +220,15 @@ def test_build_makes_pages_that_load_nothing_from_elsewhere(project: Path) -> No
         "4.7 MB are loaded only where there is a plot"
     )
     assert not re.search("thebe|require(js|\\.min)", index + tiny, re.IGNORECASE)
+    launched = bool(launch.repository(project)[0])
+    assert [host in tiny for host in ("mybinder", "colab.research")] == [launched, launched]
 
 
 @pytest.fixture(autouse=True)
-def no_data_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is built here is built on the embedded default."""
+def small_builds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is built here is built on the embedded default, without the model that a page may carry."""
     monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
+    monkeypatch.setenv(your_sentence.VARIABLE, "0")
 
 
 def test_build_fails_and_names_every_warning(project: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -132,27 +132,22 @@ def test_page_works_as_a_plain_file(name: str, html: Path, browser: Any) -> None
     context = browser.new_context()
     page, watch = open_page(context, (html / name).as_uri())
     seen = rendered(page)
-    context.close()
+    widgets_of(page)
     assert watch.nothing(), watch
+    context.close()
     assert seen["asked"] == seen["typeset"] and not seen["failed"] and not seen["broken"], seen
 
 
-@pytest.mark.parametrize(
-    ("query", "first"),
-    [
-        ("Llama", "your_model"),
-        ("Table 2", "look_up"),
-        ("own sentence", "your_sentence"),
-        ("GGUF", "your_model"),
-    ],
-)
-def test_what_is_asked_for_most_is_found_first(query: str, first: str, site: str, browser: Any) -> None:
-    context = browser.new_context()
-    page, watch = open_page(context, f"{site}/search.html?q={query}")
-    page.wait_for_selector("#search-results li a")
-    assert f"book/{first}.html" in page.locator("#search-results li a").first.get_attribute("href")
+def test_what_is_asked_for_most_is_found_first(site: str, browser: Any) -> None:
+    context, wanted = browser.new_context(), {"Llama": "your_model", "GGUF": "your_model"}
+    wanted |= {"Table 2": "look_up", "own sentence": "your_sentence"}
+    opened = {query: open_page(context, f"{site}/search.html?q={query}") for query in wanted}
+    for query, (page, _) in opened.items():
+        page.wait_for_selector("#search-results li a")
+        first = page.locator("#search-results li a").first.get_attribute("href")
+        assert f"book/{wanted[query]}.html" in first, query
     page.wait_for_timeout(1500)  # each result fetches its page
-    assert watch.nothing(), watch
+    assert all(watch.nothing() for _, watch in opened.values()), opened
     context.close()
 
 
@@ -194,48 +189,41 @@ LOADS = {
 }
 
 
-def outside_loads(folder: Path) -> list[str]:
-    """Every address on another host that some page of the folder would load."""
+def parsed(folder: Path) -> Iterator[tuple[Path, Any]]:
     from bs4 import BeautifulSoup
 
-    loads = []
     for path in folder.rglob("*.html"):
-        soup = BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
-        for tag, attribute in LOADS.items():
-            for element in soup.find_all(tag):
-                if re.match(r"(https?:)?//", str(element.get(attribute, ""))):
-                    loads.append(f"{path.relative_to(folder)}: {element.get(attribute)}")
-        loads += [
-            f"{path.relative_to(folder)}: dead widget"
-            for _ in soup.select('script[type^="application/vnd.jupyter.widget"]')
-        ]
-    return loads
+        yield path, BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
 
 
-def test_no_page_names_something_to_load_elsewhere(html: Path) -> None:
-    assert not outside_loads(html)
+def outside_loads(soup: Any) -> list[str]:
+    """Every address on another host that a page would load."""
+    loads = [str(element.get(LOADS[element.name], "")) for element in soup.find_all(list(LOADS))]
+    dead = soup.select('script[type^="application/vnd.jupyter.widget"]')
+    return [address for address in loads if re.match(r"(https?:)?//", address)] + ["dead widget"] * len(dead)
 
 
-def test_links_inside_the_book_lead_somewhere(html: Path) -> None:
-    from bs4 import BeautifulSoup
-
-    paths = [path for path in html.resolve().rglob("*.html") if "_static" not in path.parts]
-    soups = {path: BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser") for path in paths}
-    anchors = {path: {element["id"] for element in soup.select("[id]")} for path, soup in soups.items()}
-    dead = []
-    for path, soup in soups.items():
-        for element in soup.select("article a[href], nav a[href]"):
-            address = urlsplit(str(element["href"]))
-            if address.scheme or address.netloc:
-                continue
-            target = (path.parent / unquote(address.path)).resolve() if address.path else path
-            ids = anchors.get(target, set())
-            if "=" in address.fragment:  # the state of a widget, tested with the exercises
-                lost = not (target in soups and soups[target].select("[data-companion-widget]"))
-            else:
-                lost = bool(address.fragment and ids and unquote(address.fragment) not in ids)
-            if not target.exists() or lost:
-                dead.append(f"{path.relative_to(html.resolve())}: {element['href']}")
+def test_pages_load_nothing_from_elsewhere_and_their_links_lead_somewhere(html: Path) -> None:
+    html, anchors, links, awake, dead = html.resolve(), {}, [], set(), []
+    for path, soup in parsed(html):
+        assert not outside_loads(soup), path
+        if "_static" in path.parts:
+            continue
+        anchors[path] = {element["id"] for element in soup.select("[id]")}
+        awake |= {path} if soup.select("[data-companion-widget]") else set()
+        links += [(path, str(element["href"])) for element in soup.select("article a[href], nav a[href]")]
+    for path, link in links:
+        address = urlsplit(link)
+        if address.scheme or address.netloc:
+            continue
+        target = (path.parent / unquote(address.path)).resolve() if address.path else path
+        ids = anchors.get(target, set())
+        if "=" in address.fragment:  # the state of a widget, tested with the exercises
+            lost = target not in awake
+        else:
+            lost = bool(address.fragment and ids and unquote(address.fragment) not in ids)
+        if not target.exists() or lost:
+            dead.append(f"{path.relative_to(html)}: {link}")
     assert not dead
 
 
@@ -252,39 +240,28 @@ def widgets_of(page: Any) -> list[Any]:
     return hosts
 
 
-def test_every_widget_of_the_page_wakes_and_passes_axe(site: str, html: Path, browser: Any) -> None:
-    seen: dict[str, int] = {}
-    for name in PAGES:
-        given = DATA.findall((html / name).read_text())
-        for kind, data in given:
-            assert len(data) <= LIMITS.get(kind, 300_000), f"{kind} on {name}: {len(data)} bytes"
-        for theme in ("light", "dark") if given else ():
-            context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=theme)
-            page, watch = open_page(context, f"{site}/{name}")
-            kinds = [host.get_attribute("data-companion-widget") for host in widgets_of(page)]
-            assert sorted(kinds) == sorted(kind for kind, _ in given)
-            for kind in dict.fromkeys(kinds):
-                seen[kind] = seen.get(kind, 0) + 1
-            broken = complaints_of_axe(page, "[data-companion-widget]")
-            assert not broken, (name, theme, broken)
-            page.set_viewport_size({"width": 360, "height": 740})
-            assert page.evaluate("document.documentElement.scrollWidth") <= 360, (
-                f"{name}: wider than a phone once its widgets are awake"
-            )
-            assert watch.nothing(), (name, watch)
-            context.close()
-    assert set(seen) == set(front_ends()), f"widgets in the book: {seen}"
+def test_every_widget_is_in_the_book_and_brings_little_data(html: Path) -> None:
+    given = [(name, *found) for name in PAGES for found in DATA.findall((html / name).read_text())]
+    assert {kind for _, kind, _ in given} == set(front_ends())
+    for name, kind, data in given:
+        assert len(data) <= LIMITS.get(kind, 300_000), f"{kind} on {name}: {len(data)} bytes"
 
 
-def test_widgets_work_in_pages_opened_from_disk(html: Path, browser: Any) -> None:
-    for name in PAGES:
-        if "data-companion-widget" not in (html / name).read_text():
-            continue
-        context = browser.new_context()
-        page, watch = open_page(context, (html / name).as_uri())
-        widgets_of(page)
-        assert watch.nothing(), (name, watch)
-        context.close()
+def test_every_widget_of_the_page_wakes_and_passes_axe(opened: tuple[str, Any, Watch], html: Path) -> None:
+    name, page, watch = opened
+    given = DATA.findall((html / name).read_text())
+    page.set_viewport_size({"width": 1280, "height": 900})
+    kinds = [host.get_attribute("data-companion-widget") for host in widgets_of(page)]
+    assert sorted(kinds) == sorted(kind for kind, _ in given)
+    for theme in ("light", "dark") if given else ():
+        page.emulate_media(color_scheme=theme)
+        page.wait_for_function("mode => document.documentElement.dataset.theme === mode", arg=theme)
+        broken = complaints_of_axe(page, "[data-companion-widget]")
+        assert not broken, (theme, broken)
+    page.set_viewport_size({"width": 360, "height": 740})
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= 360, "wider than a phone once its widgets are awake"
+    assert watch.nothing(), watch
 
 
 def test_the_book_works_from_a_sub_folder_of_a_host(html: Path, browser: Any, tmp_path: Path) -> None:

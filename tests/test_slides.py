@@ -201,29 +201,6 @@ def count(page: Any) -> int:
     return page.evaluate("Reveal.getTotalSlides()")
 
 
-@pytest.mark.parametrize("name", DECKS)
-def test_every_slide_holds_what_it_shows_and_asks_no_other_host(name: str, site: str, visit: Any) -> None:
-    page = opened(visit, f"{site}/book/slides/{name}.html")
-    source = SOURCES[name]
-    assert count(page) == len(re.findall(r"^#{1,2} ", source, re.M))
-    for number in range(count(page)):
-        turn_to(page, number)
-        title = page.evaluate("Reveal.getCurrentSlide().querySelector('h1, h2').textContent")
-        assert not (too_tall := page.evaluate(TOO_TALL)), (name, title, too_tall)
-        assert page.evaluate(
-            "[...Reveal.getCurrentSlide().querySelectorAll('img')].every(p => p.naturalWidth && p.alt)"
-        ), title
-        sizes = page.evaluate(
-            "[...Reveal.getCurrentSlide().querySelectorAll('.slide-cell')]"
-            ".map(c => Number(c.style.zoom || 1))"
-        )
-        assert all(size >= 0.5 for size in sizes), (title, sizes)
-    seen = page.evaluate(
-        "[document.querySelectorAll('.math').length, document.querySelectorAll('.math mjx-container').length]"
-    )
-    assert seen[0] == seen[1] > 0 and page.locator("mjx-merror").count() == 0
-
-
 SMALL = """() => {
     const slide = Reveal.getCurrentSlide(), out = [], scale = Reveal.getScale();
     const texts = document.createTreeWalker(document.querySelector('.reveal'), NodeFilter.SHOW_TEXT);
@@ -244,13 +221,29 @@ SMALL = """() => {
 
 
 @pytest.mark.parametrize("name", DECKS)
-def test_no_text_of_a_slide_is_under_16_pixels(name: str, site: str, visit: Any) -> None:
+def test_every_slide_holds_what_it_shows_in_letters_of_16_pixels(name: str, site: str, visit: Any) -> None:
     page = opened(visit, f"{site}/book/slides/{name}.html")
+    source = SOURCES[name]
+    assert count(page) == len(re.findall(r"^#{1,2} ", source, re.M))
     for number in range(count(page)):
         turn_to(page, number)
+        title = page.evaluate("Reveal.getCurrentSlide().querySelector('h1, h2').textContent")
+        assert not (too_tall := page.evaluate(TOO_TALL)), (name, title, too_tall)
+        assert page.evaluate(
+            "[...Reveal.getCurrentSlide().querySelectorAll('img')].every(p => p.naturalWidth && p.alt)"
+        ), title
+        sizes = page.evaluate(
+            "[...Reveal.getCurrentSlide().querySelectorAll('.slide-cell')]"
+            ".map(c => Number(c.style.zoom || 1))"
+        )
+        assert all(size >= 0.5 for size in sizes), (title, sizes)
         page.evaluate("() => { while (Reveal.nextFragment()); }")
         page.wait_for_timeout(100)
-        assert not (small := page.evaluate(SMALL)), (name, number + 1, small)
+        assert not (small := page.evaluate(SMALL)), (name, title, small)
+    seen = page.evaluate(
+        "[document.querySelectorAll('.math').length, document.querySelectorAll('.math mjx-container').length]"
+    )
+    assert seen[0] == seen[1] > 0 and page.locator("mjx-merror").count() == 0
 
 
 def test_a_projector_of_1024_by_768_shows_whole_slides(site: str, visit: Any) -> None:

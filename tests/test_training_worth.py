@@ -70,9 +70,14 @@ def mean_of_means(columns: dict[str, list[float]]) -> float:
     return float(np.mean([np.nanmean(column) for column in columns.values()]))
 
 
+@cache
+def leads() -> list[dict[str, Any]]:
+    return training_worth.removal_leads([run(name) for name in FIVE])
+
+
 @pytest.mark.parametrize("removal", REMOVALS)
 def test_the_lead_of_the_mask_gradient_by_each_removal(removal: str):
-    rows = training_worth.removal_leads([run(name) for name in FIVE])
+    rows = leads()
     assert [row["removal"] for row in rows] == list(removals(FIVE[0]))
     (row,) = (row for row in rows if row["removal"] == removal)
     gaps: dict[str, list[float]] = {}
