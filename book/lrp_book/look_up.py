@@ -15,7 +15,6 @@ from typing import Any
 
 import xarray as xr
 from docutils import nodes
-from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -368,11 +367,7 @@ class LookUp(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the tables as sections with tabs."""
-        node = nodes.section()
-        node.document = self.state.document
-        lines = StringList(page(records(RESULTS)), source=self.env.docname)
-        self.state.nested_parse(lines, self.content_offset, node, match_titles=True)
-        return node.children
+        return self.parse_text_to_nodes("\n".join(page(records(RESULTS))), allow_section_headings=True)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -16,7 +16,6 @@ import nbformat
 import numpy as np
 from docutils import nodes
 from docutils.parsers.rst import directives
-from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -113,10 +112,8 @@ class MaskHuntDirective(SphinxDirective):
             )
         except InputError as error:
             raise self.error(f"{page}: {error}") from None
-        text = in_words(hunt(r, most=self.options.get("most", 4)))
-        holder = nodes.container("", classes=["mask-hunt"])
-        self.state.nested_parse(StringList(text.splitlines(), source=self.get_source_info()[0]), 0, holder)
-        return [holder]
+        shown = self.parse_text_to_nodes(in_words(hunt(r, most=self.options.get("most", 4))))
+        return [nodes.container("", *shown, classes=["mask-hunt"])]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
