@@ -14,7 +14,7 @@ from lrp_book.ch06_protocol import BOTH, EFFECT, needs
 from lrp_book.layers import gain_under, layer_gains
 from lrp_book.paired import win_rate
 from lrp_book.significance import features, group_differences, holm, rank_correlations
-from lrp_book.worth import correlations, kept_tokens
+from lrp_book.worth import r_without
 from lrp_companion.checks import InputError
 from lrp_companion.masks import NONE, mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
@@ -140,25 +140,23 @@ def site_change(run: TextRun, method: str) -> Interval:
     return paired_difference(run.r(method, EVERYTHING), run.r(method, replace(EVERYTHING, site="word")))
 
 
+LEFT_OUT: dict[str, Any] = {
+    "words": slice(None),
+    "words + positions": [],
+    "without [CLS]'s position": [0],
+    "without [SEP]'s position": [-1],
+    "without both": [0, -1],
+}
+"""Where the relevance of positions is set to 0, by what is kept."""
+
+
 def interventions(run: TextRun) -> dict[str, dict[str, np.ndarray]]:
-    """r of both methods at words + positions, all tokens, with the position relevance of [CLS] or [SEP] or
-    both set to 0: what is kept, to method, to r (n,). The run has its maps (--keep-maps).
-    """
+    """`r_without` of both methods: what is kept (`LEFT_OUT`), to method, to r (n,)."""
     needs_text("interventions", run)
-    kept, loo = kept_tokens(run, "all"), run.loo()
-    left_out: dict[str, Any] = {"words": slice(None), "words + positions": []}
-    left_out |= {"without [CLS]'s position": [0]}
-    left_out |= {"without [SEP]'s position": [-1], "without both": [0, -1]}
-    out: dict[str, dict[str, np.ndarray]] = {name: {} for name in left_out}
-    for method in BOTH:
-        for name, places in left_out.items():
-            maps = []
-            for parts in run.map_parts(method):
-                position = np.array(parts.get("position", np.zeros_like(parts["word"])))
-                position[places] = 0
-                maps.append(parts["word"] + position)
-            out[name][method] = correlations(maps, loo, kept)
-    return out
+    return {
+        name: {method: r_without(run, method, {"position": places}) for method in BOTH}
+        for name, places in LEFT_OUT.items()
+    }
 
 
 def interventions_table(run: TextRun) -> Table:
