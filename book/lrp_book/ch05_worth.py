@@ -193,15 +193,8 @@ def scale(runs: Sequence[TextRun], *, tokens: str = "no-special") -> list[Row]:
     rows: list[Row] = []
 
     def add(kind: str, what: str, run: TextRun, r: np.ndarray, *, name: str = "loo") -> None:
-        row: Row = {
-            "kind": kind,
-            "what": what,
-            "name": name,
-            "model": run.model,
-            "layers": run.layers,
-            "r": bootstrap_mean(r),
-        }
-        rows.append({**row, "values": r, "n": row["r"].n})
+        of, mean = {"model": run.model, "layers": run.layers}, bootstrap_mean(r)
+        rows.append({"kind": kind, "what": what, "name": name, **of, "r": mean, "values": r, "n": mean.n})
 
     another_training, another_depth, another_removal, method = KINDS
     config = {id(run): run.manifest["config"] for run in runs}

@@ -211,7 +211,7 @@ def mask_path_figure(paths: Mapping[str, Any], *, title: str) -> canvas.Drawing:
     return figure
 
 
-def pair_removals(clf: Classifier, text: str, *, target: int | None = None) -> Row:
+def pair_removals(clf: Classifier, text: str) -> Row:
     """LOO of every word and every pair of words, removed by the attention mask, for the explained logit.
 
     Two words back each other up if the pair is worth more than the two alone. LOO of single tokens does not
@@ -233,7 +233,7 @@ def pair_removals(clf: Classifier, text: str, *, target: int | None = None) -> R
     for row, gone in zip(keeps, removed, strict=True):
         row[list(gone)] = False
     logits = kept_logits(clf, [(encoded, keep) for keep in keeps], progress=False)
-    chosen = int(settle([target], logits[:1])[0])
+    chosen = int(settle([None], logits[:1])[0])
     pair = np.full((len(encoded), len(encoded)), np.nan)
     for (i, j), fall in zip(removed[1:], to_numpy(logits[0, chosen] - logits[1:, chosen]), strict=True):
         pair[i, j] = pair[j, i] = fall

@@ -354,8 +354,8 @@ def _interaction_panel(axes: Axes, pairs: np.ndarray) -> AxesImage:
     return image
 
 
-def mask_choices(game: LayerGame, *, chosen_on: str = "first half") -> Table:
-    """Masks chosen on one half of the examples and judged on the other, with the gap to the best mask."""
+def mask_choices(game: LayerGame) -> Table:
+    """Masks chosen on the first half of the examples, judged on the other, with the gap to the best mask."""
     columns = {
         "choice": "mask",
         "layers": "bypassed",
@@ -363,8 +363,8 @@ def mask_choices(game: LayerGame, *, chosen_on: str = "first half") -> Table:
         "judged": "r on the other half",
         "gap": "below the best",
     }
-    rows = [{**row, "chosen": row["chosen"].mean} for row in game.choices(chosen_on=chosen_on)]
-    return table(rows, columns=columns, caption=f"{game.caption}; chosen on the {chosen_on}", digits=3)
+    rows = [{**row, "chosen": row["chosen"].mean} for row in game.choices()]
+    return table(rows, columns=columns, caption=f"{game.caption}; chosen on the first half", digits=3)
 
 
 # -- layer by layer along a path ----------------------------------------------------------------------

@@ -19,7 +19,6 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-import lrp_companion
 from lrp_book.sphinx.slides import WIDGET, find_cell
 from lrp_companion.checks import InputError
 
@@ -119,4 +118,4 @@ class MaskHuntDirective(SphinxDirective):
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension (called by Sphinx)."""
     app.add_directive("mask-hunt", MaskHuntDirective)
-    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

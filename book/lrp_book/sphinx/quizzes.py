@@ -18,8 +18,6 @@ from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-import lrp_companion
-
 HEADING = "Check yourself"
 FOLDER = "book/quizzes"
 _MARK = "companion-quiz"
@@ -133,4 +131,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("quiz", QuizDirective)
     app.connect("source-read", append_quiz)
     app.connect("html-page-context", load_script)
-    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

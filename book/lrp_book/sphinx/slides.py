@@ -26,7 +26,6 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
 
-import lrp_companion
 from lrp_book.sessions import BLOCKS
 from lrp_book.sphinx.appendix import SUFFIX
 from lrp_companion.checks import InputError
@@ -344,4 +343,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", stage_reveal)
     # After `assets` has chosen what the page loads.
     app.connect("html-page-context", write_deck, priority=950)
-    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
