@@ -11,6 +11,7 @@ import matplotlib as mpl
 import numpy as np
 
 from lrp_book.ch06_protocol import BOTH, EFFECT, needs
+from lrp_book.labels import finished
 from lrp_book.layers import gain_under, layer_gains
 from lrp_book.paired import win_rate
 from lrp_book.significance import features, group_differences, holm, rank_correlations
@@ -23,7 +24,7 @@ from lrp_companion.paper.protocol_grid import DISTINCT, Row, counts, grid, needs
 from lrp_companion.paper.tables import needs_masks
 from lrp_companion.runs.load import Explanation, TextRun
 from lrp_companion.schema import PROTOCOLS, Protocol
-from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_ends, limits, settle
+from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, label_ends, limits
 from lrp_companion.show.palette import INK, MARKERS, SPARE, styles
 from lrp_companion.show.tables import Table, table
 
@@ -223,9 +224,7 @@ def share_lines(run: TextRun) -> Drawing:
         axes.set_title(name)
     axes_of[-1].set_xticks(x, [str(row["bypassed"]).replace(" to ", "–") for row in rows], rotation=60)
     axes_of[-1].set_xlabel("layers bypassed (none: AttnLRP; all: CP-LRP)")
-    headline(figure, heading)
-    settle(figure)
-    return figure
+    return finished(figure, heading)
 
 
 # -- shifts between embeddings ------------------------------------------------------------------------
@@ -290,9 +289,7 @@ def shift_band(record: Row) -> Drawing:
     axes.axhline(0, color=INK, linewidth=0.9)
     axes.set_xlabel("size of c, in mean lengths of a word embedding")
     axes.set_ylabel("mean r with LOO, words")
-    headline(figure, "One function, many readings: r at the words")
-    settle(figure)
-    return figure
+    return finished(figure, "One function, many readings: r at the words")
 
 
 # -- run by run, in sentences -------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.patheffects import withStroke
 
+from lrp_book.labels import finished
 from lrp_book.worth import kept_tokens, r_without
 from lrp_companion.metrics import leverage
 from lrp_companion.metrics.faithfulness import directions
@@ -18,7 +19,7 @@ from lrp_companion.paper.protocol_grid import title
 from lrp_companion.runs.labelled import mean, r_with_loo, side
 from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.schema import STATISTICS
-from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline, settle
+from lrp_companion.show.canvas import LOOK, Drawing, drawing
 from lrp_companion.show.palette import INK, styles
 from lrp_companion.show.tables import Table, table
 
@@ -161,9 +162,7 @@ def outlier_figure(run: TextRun) -> Drawing:
         axes.set_title(f"{look.label}; {beyond} lie above")
         axes.set(xlim=(left, right), ylim=(low, high), xlabel="[CLS] in the map: u")
     panels[0].set_ylabel("[CLS] in LOO: v")
-    headline(figure, f"One token decides: where [CLS] stands, {run.n:,} sentences")
-    settle(figure)
-    return figure
+    return finished(figure, f"One token decides: where [CLS] stands, {run.n:,} sentences")
 
 
 TAKEN_OUT: dict[str, dict[str, list[int]]] = {

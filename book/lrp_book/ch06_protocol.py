@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from lrp_book.labels import finished
 from lrp_companion.arrays import real_array
 from lrp_companion.checks import InputError, choose
 from lrp_companion.metrics import Interval
@@ -31,7 +32,6 @@ from lrp_companion.show.canvas import (
     headline,
     label_points,
     limits,
-    settle,
 )
 from lrp_companion.show.palette import INK, MARKERS, SPARE
 from lrp_companion.show.tables import Table, table
@@ -129,12 +129,12 @@ def specification_curve(cells: Grid, *, wide: bool = False) -> Drawing:
             top.plot(x[mask], effect[mask], label=label, **look)
     top.axhline(0, color=INK, linewidth=0.9)
     top.set_ylabel(name)
-    headline(figure, f"Which is nearer to LOO? Every combination of choices: {cells.title}, n = {cells.n:,}")
     options = [(choice, option) for choice, options in cells.distinct.items() for option in options]
     option_matrix(bottom, rows, options, AXIS_LABELS, inline=wide)
     bottom.set_xlabel("combinations of choices, by effect")
-    settle(figure)
-    return figure
+    return finished(
+        figure, f"Which is nearer to LOO? Every combination of choices: {cells.title}, n = {cells.n:,}"
+    )
 
 
 def _point_out(axes: Axes, rows: Sequence[Row]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from lrp_book.labels import method_label
+from lrp_book.labels import finished, method_label
 from lrp_book.significance import features, holm, rank_correlations
 from lrp_companion.checks import InputError, whole
 from lrp_companion.loading.classifier import Classifier
@@ -206,9 +206,7 @@ def mask_path_figure(paths: Mapping[str, Any], *, title: str) -> canvas.Drawing:
         canvas.label_points(axes, [curve, canvas.Name(said[1], 0.35, logits[-1] - 0.65 * slope, colour)])
     axes.set_xlabel("mask of the token (1: whole text, 0: left out)")
     axes.set_ylabel(f"logit of {paths['label']}")
-    canvas.headline(figure, title)
-    canvas.settle(figure)
-    return figure
+    return finished(figure, title)
 
 
 def pair_removals(clf: Classifier, text: str) -> Row:

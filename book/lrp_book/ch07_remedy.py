@@ -11,7 +11,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from lrp_book.labels import TOKENS, kind_and_options, method_label
+from lrp_book.labels import TOKENS, finished, kind_and_options, method_label
 from lrp_companion.checks import InputError
 from lrp_companion.masks import bypassed
 from lrp_companion.metrics import Interval, bootstrap_mean
@@ -20,7 +20,7 @@ from lrp_companion.registry import Style, label_of, method_named
 from lrp_companion.runs.labelled import mean, r_with_loo, side
 from lrp_companion.runs.load import MnistRun, TextRun
 from lrp_companion.schema import TOKEN_CHOICES
-from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_points, settle
+from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, label_points
 from lrp_companion.show.palette import INK, QUIET, styles
 from lrp_companion.show.tables import Table, table
 
@@ -273,9 +273,7 @@ def frontier_figure(data: xr.Dataset, *, title: str) -> Drawing:
     panels[-1].xaxis.set_minor_locator(NullLocator())
     panels[-1].set_xticklabels([str(tick) for tick in ticks])
     panels[-1].set_xlabel("forward + backward passes, mean over texts")
-    headline(figure, title)
-    settle(figure)
-    return figure
+    return finished(figure, title)
 
 
 def _frontier_panel(

@@ -21,6 +21,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
+from lrp_book.labels import finished
 from lrp_companion.arrays import real_array
 from lrp_companion.checks import InputError, choose
 from lrp_companion.masks import NONE, PATHS, bypassed, mask_label, mask_number, path_masks
@@ -34,7 +35,7 @@ from lrp_companion.runs.folder import JOB
 from lrp_companion.runs.labelled import r_with_loo, side
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import Protocol
-from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_points, settle
+from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_points
 from lrp_companion.show.palette import INK, QUIET, RULE, styles
 from lrp_companion.show.tables import Table, table
 
@@ -302,9 +303,7 @@ def layer_game_figure(game: LayerGame, *, title: str | None = None, pairs: bool 
     _shapley_panel(bars, shapley)
     for panel in heat:
         figure.colorbar(_interaction_panel(panel, game.interactions()), ax=panel)
-    headline(figure, title)
-    settle(figure)
-    return figure
+    return finished(figure, title)
 
 
 def _mask_panel(axes: Axes, game: LayerGame) -> None:
