@@ -27,7 +27,6 @@ def digit_maps(
     maps: Mapping[str, Sequence[Any]],
     *,
     labels: Sequence[str] | None = None,
-    title: str | None = None,
 ) -> Drawing:
     """Draw digits and their maps: one row per image, the digit first, then a column per method.
 
@@ -52,7 +51,7 @@ def digit_maps(
         )
     columns = 1 + len(maps)
     figure, panels = drawing(
-        f"{title + '. ' if title else ''}{len(pixels)} digits, each next to its map by {', '.join(maps)}.",
+        f"{len(pixels)} digits, each next to its map by {', '.join(maps)}.",
         rows=len(pixels),
         columns=columns,
         height=0.35 + FIGURE_WIDTH / columns * len(pixels),
@@ -70,7 +69,6 @@ def digit_maps(
             first.set_ylabel(labels[row], fontsize=9)
         for axes, scores in zip(rest, maps.values(), strict=True):
             _map(axes, real_array("digit_maps", "a map", scores[row]).reshape(image.shape))
-    headline(figure, title)
     return figure
 
 

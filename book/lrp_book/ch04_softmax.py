@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 
+from lrp_book.labels import finished
 from lrp_companion.checks import InputError, choose, whole
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods import attribute
@@ -361,9 +362,7 @@ def binned_lines(
         axes.set_ylabel(quantity)
         if axes is axes_of[-1] or not shared:
             axes.set_xlabel(names[panel])
-    canvas.headline(figure, title)
-    canvas.settle(figure)
-    return figure
+    return finished(figure, title)
 
 
 def _line(axes: Axes, points: Mapping[float, Any], look: Style, label: str) -> canvas.Name:

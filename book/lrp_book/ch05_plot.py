@@ -128,18 +128,13 @@ def _add_panel(layout: dict[str, Any], panel: int, panels: int, title: str) -> N
         "fixedrange": True,
     }
     layout[f"yaxis{_suffix(panel)}"] = {**axis, "matches": "y"} if panel else axis
-    layout["annotations"].append(
-        {
-            "text": title,
-            "x": 0,
-            "xref": "paper",
-            "xanchor": "left",
-            "y": round(top - 0.025, 4),
-            "yref": "paper",
-            "yanchor": "bottom",
-            "showarrow": False,
-        }
-    )
+    layout["annotations"].append(_note(title, 0, top - 0.025, yref="paper", yanchor="bottom"))
+
+
+def _note(text: str, x: float, y: float, **more: Any) -> dict[str, Any]:
+    """A text that begins at a fraction of the figure's width."""
+    place = {"x": x, "xref": "paper", "xanchor": "left", "y": round(y, 4)}
+    return {"text": text, **place, "showarrow": False, **more}
 
 
 def _name_lines(layout: dict[str, Any], data: Sequence[dict[str, Any]], last: int) -> None:
@@ -155,19 +150,9 @@ def _name_lines(layout: dict[str, Any], data: Sequence[dict[str, Any]], last: in
         lines = [line for line in data if line["yaxis"] == panel and line["y"][_at(line, last)] is not None]
         ends = [line["y"][_at(line, last)] for line in lines]
         for line, place in zip(lines, spread(ends, gap=gap, low=low, high=high), strict=True):
-            layout["annotations"].append(
-                {
-                    "text": SHORT.get(line["name"], line["name"]),
-                    "x": 1.01,
-                    "xref": "paper",
-                    "xanchor": "left",
-                    "y": round(float(place), 4),
-                    "yref": panel,
-                    "yanchor": "middle",
-                    "showarrow": False,
-                    "font": {"color": line["line"]["color"], "size": 12},
-                }
-            )
+            look = {"yanchor": "middle", "font": {"color": line["line"]["color"], "size": 12}}
+            name = SHORT.get(line["name"], line["name"])
+            layout["annotations"].append(_note(name, 1.01, float(place), yref=panel, **look))
 
 
 def _heights(line: Mapping[str, Any]) -> list[float]:

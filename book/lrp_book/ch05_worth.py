@@ -20,7 +20,7 @@ from lrp_book.ch08_wirings import worth as worth_of_wirings
 from lrp_book.committed import SHORT, Records, records
 from lrp_book.labels import method_label
 from lrp_book.say import MissingRecord
-from lrp_book.worth import METHODS, REMOVALS, correlations, kept_tokens, other_loo
+from lrp_book.worth import METHODS, REMOVALS, correlations, kept_tokens, other_loo, r_without
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.masks import NONE, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
@@ -105,20 +105,15 @@ def from_scratch(results: str | Path = "results") -> Mapping[str, xr.DataArray]:
 
 def lead_without_first_position(run: TextRun) -> Interval:
     """CP-LRP's r minus AttnLRP's, words + positions, all tokens, with the first token's position left out."""
-    r = {}
-    for method in ("cp-lrp", "attnlrp"):
-        parts = run.map_parts(method)
-        maps = [one["word"] + np.where(np.arange(len(one["word"])), one["position"], 0) for one in parts]
-        r[method] = correlations(maps, run.loo(), kept_tokens(run, "all"))
-    return paired_difference(r["cp-lrp"], r["attnlrp"])
+    return paired_difference(*(r_without(run, name, {"position": [0]}) for name in ("cp-lrp", "attnlrp")))
 
 
 # -- tables ------------------------------------------------------------------------------------------------
 
 
-def digit_row(kept: Records, explainer: str = "AttnLRP") -> Row:
-    """The row of Table 1 of an explainer."""
-    (row,) = [row for row in table1(kept.digits()) if row["explainer"] == explainer]
+def digit_row(kept: Records) -> Row:
+    """The row of Table 1 of AttnLRP."""
+    (row,) = [row for row in table1(kept.digits()) if row["explainer"] == "AttnLRP"]
     return row
 
 
@@ -198,15 +193,8 @@ def scale(runs: Sequence[TextRun], *, tokens: str = "no-special") -> list[Row]:
     rows: list[Row] = []
 
     def add(kind: str, what: str, run: TextRun, r: np.ndarray, *, name: str = "loo") -> None:
-        row: Row = {
-            "kind": kind,
-            "what": what,
-            "name": name,
-            "model": run.model,
-            "layers": run.layers,
-            "r": bootstrap_mean(r),
-        }
-        rows.append({**row, "values": r, "n": row["r"].n})
+        of, mean = {"model": run.model, "layers": run.layers}, bootstrap_mean(r)
+        rows.append({"kind": kind, "what": what, "name": name, **of, "r": mean, "values": r, "n": mean.n})
 
     another_training, another_depth, another_removal, method = KINDS
     config = {id(run): run.manifest["config"] for run in runs}

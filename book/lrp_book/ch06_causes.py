@@ -11,10 +11,11 @@ import matplotlib as mpl
 import numpy as np
 
 from lrp_book.ch06_protocol import BOTH, EFFECT, needs
+from lrp_book.labels import finished
 from lrp_book.layers import gain_under, layer_gains
 from lrp_book.paired import win_rate
 from lrp_book.significance import features, group_differences, holm, rank_correlations
-from lrp_book.worth import correlations, kept_tokens
+from lrp_book.worth import r_without
 from lrp_companion.checks import InputError
 from lrp_companion.masks import NONE, mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
@@ -23,7 +24,7 @@ from lrp_companion.paper.protocol_grid import DISTINCT, Row, counts, grid, needs
 from lrp_companion.paper.tables import needs_masks
 from lrp_companion.runs.load import Explanation, TextRun
 from lrp_companion.schema import PROTOCOLS, Protocol
-from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_ends, limits, settle
+from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, label_ends, limits
 from lrp_companion.show.palette import INK, MARKERS, SPARE, styles
 from lrp_companion.show.tables import Table, table
 
@@ -140,25 +141,23 @@ def site_change(run: TextRun, method: str) -> Interval:
     return paired_difference(run.r(method, EVERYTHING), run.r(method, replace(EVERYTHING, site="word")))
 
 
+LEFT_OUT: dict[str, Any] = {
+    "words": slice(None),
+    "words + positions": [],
+    "without [CLS]'s position": [0],
+    "without [SEP]'s position": [-1],
+    "without both": [0, -1],
+}
+"""Where the relevance of positions is set to 0, by what is kept."""
+
+
 def interventions(run: TextRun) -> dict[str, dict[str, np.ndarray]]:
-    """r of both methods at words + positions, all tokens, with the position relevance of [CLS] or [SEP] or
-    both set to 0: what is kept, to method, to r (n,). The run has its maps (--keep-maps).
-    """
+    """`r_without` of both methods: what is kept (`LEFT_OUT`), to method, to r (n,)."""
     needs_text("interventions", run)
-    kept, loo = kept_tokens(run, "all"), run.loo()
-    left_out: dict[str, Any] = {"words": slice(None), "words + positions": []}
-    left_out |= {"without [CLS]'s position": [0]}
-    left_out |= {"without [SEP]'s position": [-1], "without both": [0, -1]}
-    out: dict[str, dict[str, np.ndarray]] = {name: {} for name in left_out}
-    for method in BOTH:
-        for name, places in left_out.items():
-            maps = []
-            for parts in run.map_parts(method):
-                position = np.array(parts.get("position", np.zeros_like(parts["word"])))
-                position[places] = 0
-                maps.append(parts["word"] + position)
-            out[name][method] = correlations(maps, loo, kept)
-    return out
+    return {
+        name: {method: r_without(run, method, {"position": places}) for method in BOTH}
+        for name, places in LEFT_OUT.items()
+    }
 
 
 def interventions_table(run: TextRun) -> Table:
@@ -225,9 +224,7 @@ def share_lines(run: TextRun) -> Drawing:
         axes.set_title(name)
     axes_of[-1].set_xticks(x, [str(row["bypassed"]).replace(" to ", "–") for row in rows], rotation=60)
     axes_of[-1].set_xlabel("layers bypassed (none: AttnLRP; all: CP-LRP)")
-    headline(figure, heading)
-    settle(figure)
-    return figure
+    return finished(figure, heading)
 
 
 # -- shifts between embeddings ------------------------------------------------------------------------
@@ -292,9 +289,7 @@ def shift_band(record: Row) -> Drawing:
     axes.axhline(0, color=INK, linewidth=0.9)
     axes.set_xlabel("size of c, in mean lengths of a word embedding")
     axes.set_ylabel("mean r with LOO, words")
-    headline(figure, "One function, many readings: r at the words")
-    settle(figure)
-    return figure
+    return finished(figure, "One function, many readings: r at the words")
 
 
 # -- run by run, in sentences -------------------------------------------------------------------------

@@ -11,14 +11,15 @@ import numpy as np
 import xarray as xr
 from matplotlib.patheffects import withStroke
 
-from lrp_book.worth import kept_tokens
+from lrp_book.labels import finished
+from lrp_book.worth import kept_tokens, r_without
 from lrp_companion.metrics import leverage
-from lrp_companion.metrics.faithfulness import CORRELATIONS, directions
+from lrp_companion.metrics.faithfulness import directions
 from lrp_companion.paper.protocol_grid import title
 from lrp_companion.runs.labelled import mean, r_with_loo, side
 from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.schema import STATISTICS
-from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline, settle
+from lrp_companion.show.canvas import LOOK, Drawing, drawing
 from lrp_companion.show.palette import INK, styles
 from lrp_companion.show.tables import Table, table
 
@@ -161,42 +162,29 @@ def outlier_figure(run: TextRun) -> Drawing:
         axes.set_title(f"{look.label}; {beyond} lie above")
         axes.set(xlim=(left, right), ylim=(low, high), xlabel="[CLS] in the map: u")
     panels[0].set_ylabel("[CLS] in LOO: v")
-    headline(figure, f"One token decides: where [CLS] stands, {run.n:,} sentences")
-    settle(figure)
-    return figure
+    return finished(figure, f"One token decides: where [CLS] stands, {run.n:,} sentences")
 
 
-LEFT_OUT = {
-    "as it is": (),
-    "position of [CLS] 0": ("position",),
-    "word of [CLS] 0": ("word",),
-    "[CLS] not counted": None,
+TAKEN_OUT: dict[str, dict[str, list[int]]] = {
+    "as it is": {},
+    "position of [CLS] 0": {"position": [0]},
+    "word of [CLS] 0": {"word": [0]},
 }
-"""What is taken out of the map at `[CLS]`, at words + positions with all tokens counted."""
+"""What is set to 0 in the map."""
 
 
-def taken_out(run: TextRun, *, statistic: str = "pearson") -> xr.DataArray:
-    """r with LOO at words + positions, all tokens, when part of the relevance of `[CLS]` is set to 0.
+def taken_out(run: TextRun) -> xr.DataArray:
+    """`r_without` the parts of `[CLS]` (`TAKEN_OUT`), and r with `[CLS]` not counted.
 
     Returns
     -------
-    DataArray with the axes explainer, out (`LEFT_OUT`) and example.
+    DataArray with the axes out, explainer and example.
     """
-    f, loo = CORRELATIONS[statistic], run.loo()
-    coords = {"explainer": list(RULES), "out": list(LEFT_OUT), "example": list(run.examples)}
-    r = np.full([len(axis) for axis in coords.values()], np.nan)
-    for m, method in enumerate(RULES):
-        for k, parts in enumerate(run.map_parts(method)):
-            for o, zeroed in enumerate(LEFT_OUT.values()):
-                kept = {
-                    name: np.array(parts.get(name, np.zeros_like(parts["word"])))
-                    for name in ("word", "position")
-                }
-                for name in zeroed or ():
-                    kept[name][0] = 0
-                seen = slice(1 if zeroed is None else 0, None)
-                r[m, o, k] = f((kept["word"] + kept["position"])[seen], loo[k][seen])
-    return xr.DataArray(r, coords, list(coords))
+    r = {name: [r_without(run, method, zeroed) for method in RULES] for name, zeroed in TAKEN_OUT.items()}
+    uncounted = {"site": "word+position", "counted": "no [CLS]", "statistic": "pearson"}
+    r["[CLS] not counted"] = list(with_and_without(run).sel(uncounted).values)
+    coords = {"out": list(r), "explainer": list(RULES), "example": list(run.examples)}
+    return xr.DataArray(list(r.values()), coords, list(coords))
 
 
 def mechanism_table(runs: Sequence[TextRun], *, caption: str) -> Table:
@@ -205,7 +193,7 @@ def mechanism_table(runs: Sequence[TextRun], *, caption: str) -> Table:
     for run in runs:
         gap = lead(taken_out(run))
         below = xr.DataArray([loo[0] < 0 for loo in run.loo()], dims="example")
-        row = {"run": run.name} | {name: mean(gap.sel(out=name)) for name in LEFT_OUT}
+        row = {"run": run.name} | {name: mean(gap.sel(out=name)) for name in gap.out.values}
         for sign, keep in (("LOO at [CLS] below 0", below), ("above 0", ~below)):
             row[sign] = mean(gap.sel(out="as it is")[keep])
         rows.append(row)

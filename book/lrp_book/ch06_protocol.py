@@ -15,6 +15,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from lrp_book.labels import finished
 from lrp_companion.arrays import real_array
 from lrp_companion.checks import InputError, choose
 from lrp_companion.metrics import Interval
@@ -31,7 +32,6 @@ from lrp_companion.show.canvas import (
     headline,
     label_points,
     limits,
-    settle,
 )
 from lrp_companion.show.palette import INK, MARKERS, SPARE
 from lrp_companion.show.tables import Table, table
@@ -129,12 +129,12 @@ def specification_curve(cells: Grid, *, wide: bool = False) -> Drawing:
             top.plot(x[mask], effect[mask], label=label, **look)
     top.axhline(0, color=INK, linewidth=0.9)
     top.set_ylabel(name)
-    headline(figure, f"Which is nearer to LOO? Every combination of choices: {cells.title}, n = {cells.n:,}")
     options = [(choice, option) for choice, options in cells.distinct.items() for option in options]
     option_matrix(bottom, rows, options, AXIS_LABELS, inline=wide)
     bottom.set_xlabel("combinations of choices, by effect")
-    settle(figure)
-    return figure
+    return finished(
+        figure, f"Which is nearer to LOO? Every combination of choices: {cells.title}, n = {cells.n:,}"
+    )
 
 
 def _point_out(axes: Axes, rows: Sequence[Row]) -> None:
@@ -313,7 +313,7 @@ def choice_effects(grid: Grid) -> list[Row]:
     return out
 
 
-def variance_shares(values: np.ndarray, names: Sequence[str], *, order: int = 2) -> list[Row]:
+def variance_shares(values: np.ndarray, names: Sequence[str]) -> list[Row]:
     r"""Split the variance of a full table into main effects and interactions (analysis of variance).
 
     With $\bar y_S$ the mean over all axes outside S, the effect of a set S of axes is
@@ -324,13 +324,12 @@ def variance_shares(values: np.ndarray, names: Sequence[str], *, order: int = 2)
     ----------
     values : the table, one axis per choice, without NaN.
     names : of the axes.
-    order : size of the largest sets; the rest is one row, "more together".
 
     Returns
     -------
     list
-        Rows `choices` (tuple of names), `squares`, `share` (of the total; NaN if there is none), largest
-        first within an order.
+        Rows `choices` (tuple of one or two names), `squares`, `share` (of the total; NaN if there is none),
+        singles before pairs, largest first; the rest is one row, "more together".
 
     >>> rows = variance_shares(np.array([[0.0, 1.0], [2.0, 3.0]]), ["x", "y"])
     >>> [(row["choices"], round(row["share"], 3)) for row in rows]
@@ -346,7 +345,7 @@ def variance_shares(values: np.ndarray, names: Sequence[str], *, order: int = 2)
     varied = [axis for axis, length in enumerate(table.shape) if length > 1]
     effects: dict[tuple[int, ...], np.ndarray] = {(): table.mean(keepdims=True)}
     rows: list[Row] = []
-    for size in range(1, order + 1):
+    for size in (1, 2):
         of_size = []
         for axes in itertools.combinations(varied, size):
             others = tuple(axis for axis in range(table.ndim) if axis not in axes)
@@ -355,7 +354,7 @@ def variance_shares(values: np.ndarray, names: Sequence[str], *, order: int = 2)
             squares = float((effects[axes] ** 2).sum()) * table.size / effects[axes].size
             of_size.append(_share(tuple(names[axis] for axis in axes), squares, total))
         rows += sorted(of_size, key=lambda row: -row["squares"])
-    if order < len(varied):
+    if len(varied) > 2:
         rest = max(0.0, total - sum(row["squares"] for row in rows))
         rows.append(_share(("more together",), rest, total))
     return rows

@@ -27,6 +27,7 @@ from lrp_book.ch06_protocol import (
     variance_shares,
 )
 from lrp_book.committed import SHORT_RECIPE, Records
+from lrp_book.labels import finished
 from lrp_book.predictions import Point, judged, one_sign
 from lrp_book.say import MissingRecord
 from lrp_companion.checks import InputError, choose
@@ -58,11 +59,9 @@ from lrp_companion.show.canvas import (
     Drawing,
     Name,
     drawing,
-    headline,
     label_ends,
     label_points,
     limits,
-    settle,
 )
 from lrp_companion.show.palette import INK, MARKERS, SPARE
 from lrp_companion.show.tables import Table, table
@@ -219,9 +218,7 @@ def training_curve(group: xr.DataArray) -> Drawing:
     axes.axhline(0, color=INK, linewidth=0.9)
     axes.set_xlabel("combinations of choices, by mean effect")
     axes.set_ylabel(EFFECT)
-    headline(figure, f"Does another training give the same effects? {group.title}")
-    settle(figure)
-    return figure
+    return finished(figure, f"Does another training give the same effects? {group.title}")
 
 
 def trainings_table(group: xr.DataArray) -> Table:
@@ -463,9 +460,7 @@ def variant_curve(run: MnistGridRun) -> Drawing:
     options = [(name, option) for name, several in present.items() for option in several if len(several) > 1]
     option_matrix(bottom, rows, options, VARIANT_LABELS)
     bottom.set_xlabel("variants and maps, by r of left with LOO")
-    headline(figure, f"How much depends on the variant of the net? MNIST, {size_of(run)}")
-    settle(figure)
-    return figure
+    return finished(figure, f"How much depends on the variant of the net? MNIST, {size_of(run)}")
 
 
 @mpl.rc_context(LOOK)
@@ -507,9 +502,7 @@ def ig_steps(rows: Sequence[Row], *, title: str) -> Drawing:
         bottom.set_xlabel("steps")
     axes[0].set_ylabel("IG: mean r with LOO")
     axes[len(names)].set_ylabel("largest convergence delta")
-    headline(figure, title)
-    settle(figure)
-    return figure
+    return finished(figure, title)
 
 
 def digit_choices(run: MnistGridRun, what: str = "AttnLRP, left with LOO") -> list[Row]:

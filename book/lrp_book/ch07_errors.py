@@ -11,7 +11,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 
-from lrp_book.labels import method_label
+from lrp_book.labels import finished, method_label
 from lrp_book.significance import features, holm, rank_correlations
 from lrp_companion.checks import InputError, whole
 from lrp_companion.loading.classifier import Classifier
@@ -206,12 +206,10 @@ def mask_path_figure(paths: Mapping[str, Any], *, title: str) -> canvas.Drawing:
         canvas.label_points(axes, [curve, canvas.Name(said[1], 0.35, logits[-1] - 0.65 * slope, colour)])
     axes.set_xlabel("mask of the token (1: whole text, 0: left out)")
     axes.set_ylabel(f"logit of {paths['label']}")
-    canvas.headline(figure, title)
-    canvas.settle(figure)
-    return figure
+    return finished(figure, title)
 
 
-def pair_removals(clf: Classifier, text: str, *, target: int | None = None) -> Row:
+def pair_removals(clf: Classifier, text: str) -> Row:
     """LOO of every word and every pair of words, removed by the attention mask, for the explained logit.
 
     Two words back each other up if the pair is worth more than the two alone. LOO of single tokens does not
@@ -233,7 +231,7 @@ def pair_removals(clf: Classifier, text: str, *, target: int | None = None) -> R
     for row, gone in zip(keeps, removed, strict=True):
         row[list(gone)] = False
     logits = kept_logits(clf, [(encoded, keep) for keep in keeps], progress=False)
-    chosen = int(settle([target], logits[:1])[0])
+    chosen = int(settle([None], logits[:1])[0])
     pair = np.full((len(encoded), len(encoded)), np.nan)
     for (i, j), fall in zip(removed[1:], to_numpy(logits[0, chosen] - logits[1:, chosen]), strict=True):
         pair[i, j] = pair[j, i] = fall

@@ -11,7 +11,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from lrp_book.labels import TOKENS, kind_and_options, method_label
+from lrp_book.labels import TOKENS, finished, kind_and_options, method_label
 from lrp_companion.checks import InputError
 from lrp_companion.masks import bypassed
 from lrp_companion.metrics import Interval, bootstrap_mean
@@ -20,7 +20,7 @@ from lrp_companion.registry import Style, label_of, method_named
 from lrp_companion.runs.labelled import mean, r_with_loo, side
 from lrp_companion.runs.load import MnistRun, TextRun
 from lrp_companion.schema import TOKEN_CHOICES
-from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_points, settle
+from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, label_points
 from lrp_companion.show.palette import INK, QUIET, styles
 from lrp_companion.show.tables import Table, table
 
@@ -96,7 +96,7 @@ def _minus(values: xr.DataArray, reference: str) -> xr.DataArray:
 
 
 def _by_method(
-    methods: Iterable[str], columns: Mapping[str, Mapping[str, Mapping[str, Any]]], *, title: str, digits: int
+    methods: Iterable[str], columns: Mapping[str, Mapping[str, Mapping[str, Any]]], *, title: str
 ) -> Table:
     """A line per method: group ("" for none), then heading, to what each method has."""
     cells = {f"{group}|{head}": of for group, some in columns.items() for head, of in some.items()}
@@ -106,10 +106,10 @@ def _by_method(
     heads = {key: key.split("|")[1] for key in cells if any(row[key] is not None for row in rows)}
     groups = {group: [key for key in heads if key.startswith(f"{group}|")] for group in columns if group}
     named = {"method": "method", **heads}
-    return table(rows, columns=named, groups=groups, caption=title, digits=digits)
+    return table(rows, columns=named, groups=groups, caption=title)
 
 
-def frontier_table(data: xr.Dataset, *, title: str, digits: int = 2) -> Table:
+def frontier_table(data: xr.Dataset, *, title: str) -> Table:
     """Passes, seconds, r with LOO, speed-up over LOO, and under which tokens a method is dominated."""
     r, beaten = mean(data.r.sel(statistic="pearson")), dominated(data).any("rival")
     forwards, backwards = of_each(data.forwards), of_each(data.backwards)
@@ -123,10 +123,10 @@ def frontier_table(data: xr.Dataset, *, title: str, digits: int = 2) -> Table:
             name: ", ".join(label for label, of in under.items() if of[name]) or "no" for name in forwards
         },
     }
-    return _by_method(forwards, {"": columns}, title=title, digits=digits)
+    return _by_method(forwards, {"": columns}, title=title)
 
 
-def nearness_table(data: xr.Dataset, *, title: str, digits: int = 2) -> Table:
+def nearness_table(data: xr.Dataset, *, title: str) -> Table:
     """Error of the value, overlap of the three largest, and Spearman's r, by tokens."""
     means = {"error": mean(data.error), "top 3": mean(data.top3)}
     means["Spearman"] = mean(data.r.sel(statistic="spearman"))
@@ -134,10 +134,10 @@ def nearness_table(data: xr.Dataset, *, title: str, digits: int = 2) -> Table:
         label: {name: of_each(values.sel(tokens=tokens)) for name, values in means.items()}
         for tokens, label in TOKENS.items()
     }
-    return _by_method(of_each(data.cost), columns, title=title, digits=digits)
+    return _by_method(of_each(data.cost), columns, title=title)
 
 
-def difference_table(data: xr.Dataset, *, title: str, digits: int = 2) -> Table:
+def difference_table(data: xr.Dataset, *, title: str) -> Table:
     """Paired differences of r to AttnLRP and CP-LRP, by tokens."""
     r = data.r.sel(statistic="pearson")
     methods = list(of_each(data.cost))
@@ -148,10 +148,10 @@ def difference_table(data: xr.Dataset, *, title: str, digits: int = 2) -> Table:
         for name in ("attnlrp", "cp-lrp")
         if name in methods
     }
-    return _by_method([name for name in methods if name != "loo"], columns, title=title, digits=digits)
+    return _by_method([name for name in methods if name != "loo"], columns, title=title)
 
 
-def perturbation_table(data: xr.Dataset, *, title: str, digits: int = 2) -> Table:
+def perturbation_table(data: xr.Dataset, *, title: str) -> Table:
     """Mean logit along MoRF and LeRF, their difference, and that minus AttnLRP's and LOO's; best first."""
     means, delta = mean(data.logit), data.logit.sel(curve="delta")
     heads = zip(("MoRF", "LeRF", "LeRF − MoRF"), data.curve.values, strict=True)
@@ -162,7 +162,7 @@ def perturbation_table(data: xr.Dataset, *, title: str, digits: int = 2) -> Tabl
         for name in ("attnlrp", "loo")
         if name in order
     }
-    return _by_method(order, {"": columns}, title=title, digits=digits)
+    return _by_method(order, {"": columns}, title=title)
 
 
 def best_within(
@@ -273,9 +273,7 @@ def frontier_figure(data: xr.Dataset, *, title: str) -> Drawing:
     panels[-1].xaxis.set_minor_locator(NullLocator())
     panels[-1].set_xticklabels([str(tick) for tick in ticks])
     panels[-1].set_xlabel("forward + backward passes, mean over texts")
-    headline(figure, title)
-    settle(figure)
-    return figure
+    return finished(figure, title)
 
 
 def _frontier_panel(

@@ -53,7 +53,7 @@ def shown_r(one: Attribution, loo: Attribution) -> list[list[float]]:
     return [[round(float(CORRELATIONS[name](*maps)), DIGITS) for maps in seen] for name in STATISTIC]
 
 
-def outlier_scene(run: TextRun, *, address: str = "outlier") -> OutlierScene:
+def outlier_scene(run: TextRun) -> OutlierScene:
     """The picked sentence with and without `[CLS]`, above the means of a run that keeps its maps."""
     gap = lead(with_and_without(run)).sel(site="word+position")
     means = {
@@ -73,7 +73,7 @@ def outlier_scene(run: TextRun, *, address: str = "outlier") -> OutlierScene:
     )
     label = load_classifier(MODEL).labels[loo[here].target]
     pair = [one[here] for one in maps]
-    return OutlierScene(pair, loo[here], means=means, label=label, note=note, address=address)
+    return OutlierScene(pair, loo[here], means=means, label=label, note=note, address="outlier")
 
 
 def picked_note() -> str:

@@ -1,10 +1,11 @@
-"""Methods with their options, and token choices, in words, for tables and figures of several chapters."""
+"""What tables and figures of several chapters share: methods and token choices in words, the last step."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from lrp_companion.masks import mask_label
+from lrp_companion.show.canvas import Drawing, headline, settle
 from lrp_companion.show.palette import styles
 
 TOKENS = {"no-special": "words", "all": "all tokens"}
@@ -38,6 +39,13 @@ def method_label(name: str) -> str:
         listed = " and ".join(nodes.rsplit("+", 1)).replace("+", ", ")
         words.append(f"{nodes} nodes of Radau" if nodes.isdigit() else f"nodes {listed}")
     return ", ".join(words) + _rest(options)
+
+
+def finished(figure: Drawing, title: str | None) -> Drawing:
+    """The figure with its title over it, laid out, with the names of lines and points in their places."""
+    headline(figure, title)
+    settle(figure)
+    return figure
 
 
 def kind_and_options(name: str) -> tuple[str, dict[str, str]]:

@@ -21,6 +21,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.image import AxesImage
 from matplotlib.ticker import MaxNLocator
 
+from lrp_book.labels import finished
 from lrp_companion.arrays import real_array
 from lrp_companion.checks import InputError, choose
 from lrp_companion.masks import NONE, PATHS, bypassed, mask_label, mask_number, path_masks
@@ -34,7 +35,7 @@ from lrp_companion.runs.folder import JOB
 from lrp_companion.runs.labelled import r_with_loo, side
 from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import Protocol
-from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_points, settle
+from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_points
 from lrp_companion.show.palette import INK, QUIET, RULE, styles
 from lrp_companion.show.tables import Table, table
 
@@ -302,9 +303,7 @@ def layer_game_figure(game: LayerGame, *, title: str | None = None, pairs: bool 
     _shapley_panel(bars, shapley)
     for panel in heat:
         figure.colorbar(_interaction_panel(panel, game.interactions()), ax=panel)
-    headline(figure, title)
-    settle(figure)
-    return figure
+    return finished(figure, title)
 
 
 def _mask_panel(axes: Axes, game: LayerGame) -> None:
@@ -354,8 +353,8 @@ def _interaction_panel(axes: Axes, pairs: np.ndarray) -> AxesImage:
     return image
 
 
-def mask_choices(game: LayerGame, *, chosen_on: str = "first half") -> Table:
-    """Masks chosen on one half of the examples and judged on the other, with the gap to the best mask."""
+def mask_choices(game: LayerGame) -> Table:
+    """Masks chosen on the first half of the examples, judged on the other, with the gap to the best mask."""
     columns = {
         "choice": "mask",
         "layers": "bypassed",
@@ -363,8 +362,8 @@ def mask_choices(game: LayerGame, *, chosen_on: str = "first half") -> Table:
         "judged": "r on the other half",
         "gap": "below the best",
     }
-    rows = [{**row, "chosen": row["chosen"].mean} for row in game.choices(chosen_on=chosen_on)]
-    return table(rows, columns=columns, caption=f"{game.caption}; chosen on the {chosen_on}", digits=3)
+    rows = [{**row, "chosen": row["chosen"].mean} for row in game.choices()]
+    return table(rows, columns=columns, caption=f"{game.caption}; chosen on the first half", digits=3)
 
 
 # -- layer by layer along a path ----------------------------------------------------------------------

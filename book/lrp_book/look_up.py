@@ -15,11 +15,9 @@ from typing import Any
 
 import xarray as xr
 from docutils import nodes
-from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-import lrp_companion
 from lrp_book import ch09_real as real
 from lrp_book.ch06_outlier import STATISTIC, with_and_without
 from lrp_book.committed import Records, records
@@ -107,7 +105,9 @@ def anchor(run: str) -> str:
     return "run-" + run.replace("/", "-")
 
 
-def markup(groups: Mapping[str, Sequence[str]], rows: Sequence[Row], *, first: str, caption: str) -> str:
+def markup(
+    groups: Mapping[str, Sequence[str]], rows: Sequence[Row], *, caption: str, first: str = "method"
+) -> str:
     """A table as HTML, headings in two rows."""
     spans = "".join(
         f'<th class="lrp-group" colspan="{len(names)}" scope="colgroup">{title}</th>'
@@ -274,12 +274,7 @@ def page(kept: Records) -> list[str]:
     ]
     out += tabs(
         {
-            title: markup(
-                pairs,
-                digit_rows(kept, digits, form),
-                first="method",
-                caption=f"r of two maps; {title.lower()}",
-            )
+            title: markup(pairs, digit_rows(kept, digits, form), caption=f"r of two maps; {title.lower()}")
             for form, title in forms.items()
         }
     )
@@ -299,18 +294,13 @@ def page(kept: Records) -> list[str]:
             title: markup(
                 groups,
                 agreement_rows(kept, data, reading),
-                first="method",
                 caption=f"Mean r with LOO, {named}; {title[0].lower() + title[1:]}",
             )
             for title, reading in READINGS.items()
         }
         curves = dict.fromkeys(("LeRF (higher is better)", "MoRF (lower)", "Δ (higher)"), both)
-        pages["Perturbation curves"] = markup(
-            curves,
-            curve_rows(kept, data),
-            first="method",
-            caption=f"Mean logit while tokens are taken away, {named}",
-        )
+        caption = f"Mean logit while tokens are taken away, {named}"
+        pages["Perturbation curves"] = markup(curves, curve_rows(kept, data), caption=caption)
         out += tabs(pages)
     for data in DATA:
         named = "SST-2" if data == "SST" else "IMDB"
@@ -368,14 +358,10 @@ class LookUp(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the tables as sections with tabs."""
-        node = nodes.section()
-        node.document = self.state.document
-        lines = StringList(page(records(RESULTS)), source=self.env.docname)
-        self.state.nested_parse(lines, self.content_offset, node, match_titles=True)
-        return node.children
+        return self.parse_text_to_nodes("\n".join(page(records(RESULTS))), allow_section_headings=True)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive (called by Sphinx)."""
     app.add_directive("look-up", LookUp)
-    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

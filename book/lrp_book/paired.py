@@ -138,26 +138,17 @@ def compare_paired(a: Any, b: Any) -> Comparison:
     )
 
 
-def comparison_cells(value: Comparison) -> dict[str, Any]:
-    """The columns of one comparison."""
-    sides = ", ".join(COLUMNS[name] for name in value.disagree) or "none"
-    return {"mean": value.mean, "median": value.median, "wins": value.wins, "z": value.z, "disagree": sides}
-
-
 def paired_table(rows: Sequence[Row], *, what: str, heads: Mapping[str, str]) -> Table:
     """Comparisons in rows: `heads` names the columns that say what a row is; `comparison` is the comparison.
 
     The last column is the smallest effect that n could have shown (power 0.8, two-sided 5 %).
     """
-    shown = [
-        {
-            **row,
-            **comparison_cells(row["comparison"]),
-            "n": row["comparison"].n,
-            "detectable": detectable(row["comparison"].mean),
-        }
-        for row in rows
-    ]
+    shown = []
+    for row in rows:
+        value = row["comparison"]
+        sides = ", ".join(COLUMNS[name] for name in value.disagree) or "none"
+        cells = {**vars(value), "disagree": sides, "n": value.n, "detectable": detectable(value.mean)}
+        shown.append({**row, **cells})
     columns = {**heads, "n": "n", **COLUMNS, "detectable": "n can show"}
     return table(shown, columns=columns, caption=f"{what}, by example. {NOTE}")
 

@@ -22,7 +22,6 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxRole
 
-import lrp_companion
 from lrp_book.sphinx.quizzes import FOLDER, read_quiz
 
 OUT = "quizzes"
@@ -190,7 +189,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension (called by Sphinx)."""
     app.add_role("quiz-files", QuizFiles())
     app.connect("build-finished", beside_the_pages)
-    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def main() -> None:

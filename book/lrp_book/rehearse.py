@@ -21,7 +21,6 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxRole
 
-import lrp_companion
 from lrp_book.sessions import LENGTH, Slide, read_session
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -189,7 +188,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Register the roles (called by Sphinx)."""
     for name in ("click", "set", "expect"):
         app.add_role(name, StepRole())
-    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def main() -> int:

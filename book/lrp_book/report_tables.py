@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from lrp_companion.paper.claims import EFFECT_SIDES, Claim
 from lrp_companion.paper.printed import VERDICTS
@@ -113,15 +112,12 @@ def not_run_table(runs: Sequence[AnyRun]) -> Table | None:
             "peta": "10¹⁵ operations, all texts",
             "hours": f"hours at {rate} a second",
         }
-        rows = [{**row, "peta": _peta(row)} for row in rows]
+        rows = [
+            {**row, "peta": row["operations"] and row["operations"] * row["texts"] / 1e15} for row in rows
+        ]
         caption += (
             f". The time is an estimate from arithmetic for one GPU that does {rate} operations a second, "
             "which is assumed and was not measured; short texts do not fill a GPU and take longer. "
             "A sample (--limit) takes its fraction of it"
         )
     return table(rows, columns=columns, caption=caption, digits=1)
-
-
-def _peta(row: Mapping[str, Any]) -> float | None:
-    """Operations for all texts, in 10**15."""
-    return None if row["operations"] is None else row["operations"] * row["texts"] / 1e15

@@ -41,17 +41,15 @@ class Sentences:
     left_out: int = 0
 
     def _repr_markdown_(self) -> str:
-        lines = [f"- {sentence}" for sentence in self.sentences]
-        if self.left_out:
-            lines.append(f"- *{self._note()}*")
-        return "\n".join(lines)
+        return self._listed(note="*{}*")
 
     def __repr__(self) -> str:
-        shown = [*self.sentences, *([self._note()] if self.left_out else [])]
-        return "\n".join(f"- {sentence}" for sentence in shown)
+        return self._listed(note="{}")
 
-    def _note(self) -> str:
-        return f"Left out: {self.left_out} more, whose records are not in this folder."
+    def _listed(self, *, note: str) -> str:
+        lacking = f"Left out: {self.left_out} more, whose records are not in this folder."
+        shown = [*self.sentences, *([note.format(lacking)] if self.left_out else [])]
+        return "\n".join(f"- {sentence}" for sentence in shown)
 
 
 def say(*sentences: Callable[[], str]) -> Sentences:

@@ -9,8 +9,9 @@ training would give is its partial r given the other training's LOO.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -49,6 +50,21 @@ def correlations(
         if keep.sum() > 1 and np.isfinite(x[keep]).all() and np.isfinite(y[keep]).all():
             out[k] = CORRELATIONS[statistic](x[keep], y[keep])
     return out
+
+
+def r_without(run: TextRun, method: str, zeroed: Mapping[str, Any]) -> np.ndarray:
+    """r with LOO at words + positions, all tokens, with relevance set to 0: part to places, (n,).
+
+    The run has its maps (--keep-maps).
+    """
+    maps = []
+    for parts in run.map_parts(method):
+        word = np.array(parts["word"])
+        kept = {"word": word, "position": np.array(parts.get("position", np.zeros_like(word)))}
+        for part, places in zeroed.items():
+            kept[part][places] = 0
+        maps.append(kept["word"] + kept["position"])
+    return correlations(maps, run.loo(), kept_tokens(run, "all"))
 
 
 def partial_r(ab: np.ndarray, ac: np.ndarray, bc: np.ndarray) -> np.ndarray:

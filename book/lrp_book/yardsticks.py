@@ -186,13 +186,7 @@ def yardsticks_figure(texts: Texts, *, title: str) -> Drawing:
             for judge, (label, colour, marker) in JUDGES.items():
                 value = rows[name][f"{judge}, {by}"]
                 axes.plot([value.low, value.high], [row, row], color=colour, linewidth=2.4)
-                look: dict[str, Any] = {
-                    "linestyle": "none",
-                    "color": colour,
-                    "marker": marker,
-                    "markersize": 6,
-                }
-                axes.plot(value.mean, row, label=label if row == 0 else None, **look)
+                axes.plot(value.mean, row, marker, color=colour, markersize=6, label=None if row else label)
         axes.set_title(heading)
         axes.set_xlim(-0.15, 1.1)
         axes.grid(visible=False, axis="y")
@@ -215,11 +209,11 @@ def judged_by_shapley(records: Mapping[str, Texts]) -> list[dict[str, Any]]:
     return rows
 
 
-def yardsticks_table(texts: Texts, *, caption: str, judges: Sequence[str] = tuple(JUDGES)) -> Table:
+def yardsticks_table(texts: Texts, *, caption: str) -> Table:
     """Mean r of each map with the judges by both statistics, as rows of `means`."""
     rows = [{**row, "map": name_of(row["map"])} for row in means(texts, maps=SHOWN)]
-    columns = {"map": "method"} | {f"{judge}, {by}": STATISTIC[by] for judge in judges for by in STATISTIC}
-    spans = {JUDGES[judge][0]: [f"{judge}, {by}" for by in STATISTIC] for judge in judges}
+    columns = {"map": "method"} | {f"{judge}, {by}": STATISTIC[by] for judge in JUDGES for by in STATISTIC}
+    spans = {JUDGES[judge][0]: [f"{judge}, {by}" for by in STATISTIC] for judge in JUDGES}
     return table(rows, columns=columns, groups=spans, caption=caption)
 
 

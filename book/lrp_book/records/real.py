@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lrp_book.records import Arrays, in_chunks
+from lrp_book.records import Arrays, in_chunks, rounded
 from lrp_companion.attribution import Attribution, scores_at
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import as_recorded
@@ -123,7 +123,6 @@ def maps_of(
     *,
     removals: Sequence[str],
     methods: Sequence[str],
-    ig_steps: int = IG_STEPS,
 ) -> tuple[dict[str, list[np.ndarray]], dict[str, float]]:
     """The maps of every method, by name and text, and the seconds that each method took."""
     out: dict[str, list[np.ndarray]] = {}
@@ -145,7 +144,7 @@ def maps_of(
         seconds[name] = time.perf_counter() - started
     if "ig" in methods:
         started = time.perf_counter()
-        out["ig"] = integrated_gradients(clf, texts, steps=ig_steps)
+        out["ig"] = integrated_gradients(clf, texts, steps=IG_STEPS)
         seconds["ig"] = time.perf_counter() - started
     return out, seconds
 
@@ -409,7 +408,11 @@ def table_of(arrays: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
                     "statistic": statistic,
                 }
                 error = r.std(ddof=1) / len(r) ** 0.5 if len(r) > 1 else np.nan
-                row |= {"mean": _number(r.mean() if len(r) else np.nan), "se": _number(error), "n": len(r)}
+                row |= {
+                    "mean": rounded(r.mean() if len(r) else np.nan, 4),
+                    "se": rounded(error, 4),
+                    "n": len(r),
+                }
                 rows.append(row)
     return rows
 
@@ -421,12 +424,8 @@ def summarise(out: Path, arrays: Mapping[str, np.ndarray]) -> None:
     if "loo attention-mask" in arrays:
         made["r"] = table_of(arrays)
     curves = [name for name in arrays if name.split(" ")[0] in ORDERS]
-    made["curves"] = {name: _number(arrays[name].mean()) for name in curves}
+    made["curves"] = {name: rounded(arrays[name].mean(), 4) for name in curves}
     manifest.write_text(json.dumps(made, indent=1) + "\n")
-
-
-def _number(value: float) -> float | None:
-    return None if np.isnan(value) else round(float(value), 4)
 
 
 def compared(made: Path, kept: Path) -> str:

@@ -17,7 +17,6 @@ from docutils import nodes
 from PIL import Image
 from sphinx.application import Sphinx
 
-import lrp_companion
 from lrp_companion.show.palette import INK, oklab_to_srgb
 
 PAGE, TEXT = (18, 18, 18), 0.92
@@ -127,4 +126,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension (called by Sphinx)."""
     app.connect("html-page-context", show_both, priority=950)
     app.connect("build-finished", write_all)
-    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": False}
+    return {"parallel_read_safe": True, "parallel_write_safe": False}

@@ -12,7 +12,6 @@ import re
 from typing import Any
 
 from docutils import nodes
-from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -97,10 +96,7 @@ class WidgetClasses(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return what autodoc makes of the classes."""
-        place = nodes.container()
-        lines = StringList(widget_lines(), source=str(widgets.__file__))
-        self.state.nested_parse(lines, self.content_offset, place)
-        return place.children
+        return self.parse_text_to_nodes("\n".join(widget_lines()))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-import lrp_companion
 from lrp_book import front
 from lrp_book.committed import records
 from lrp_book.say import kept_in
@@ -105,4 +104,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("outlier-scene", OutlierPlace)
     app.add_directive("first-toggles", FirstToggles)
     app.add_directive("head-by-hand", HeadByHand)
-    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,8 +9,6 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 
-import lrp_companion
-
 _VALUE = r"[−-]?\d+\.\d+"
 NUMBER = re.compile(rf"(?P<mean>{_VALUE})(?P<interval> \[{_VALUE}, {_VALUE}\])")
 
@@ -45,4 +43,4 @@ def tuck_away(app: Sphinx, doctree: nodes.document, docname: str) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension (called by Sphinx)."""
     app.connect("doctree-resolved", tuck_away)
-    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

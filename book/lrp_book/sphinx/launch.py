@@ -18,7 +18,6 @@ import yaml
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-import lrp_companion
 from lrp_book.sphinx.appendix import chapter
 from lrp_companion.checks import CompanionError, InputError
 
@@ -132,7 +131,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
         lambda app, page, template, context, tree: point_to_notebook(page, context.get("header_buttons", [])),
         priority=900,
     )
-    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -16,11 +16,9 @@ import nbformat
 import numpy as np
 from docutils import nodes
 from docutils.parsers.rst import directives
-from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-import lrp_companion
 from lrp_book.sphinx.slides import WIDGET, find_cell
 from lrp_companion.checks import InputError
 
@@ -113,13 +111,11 @@ class MaskHuntDirective(SphinxDirective):
             )
         except InputError as error:
             raise self.error(f"{page}: {error}") from None
-        text = in_words(hunt(r, most=self.options.get("most", 4)))
-        holder = nodes.container("", classes=["mask-hunt"])
-        self.state.nested_parse(StringList(text.splitlines(), source=self.get_source_info()[0]), 0, holder)
-        return [holder]
+        shown = self.parse_text_to_nodes(in_words(hunt(r, most=self.options.get("most", 4))))
+        return [nodes.container("", *shown, classes=["mask-hunt"])]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension (called by Sphinx)."""
     app.add_directive("mask-hunt", MaskHuntDirective)
-    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -14,12 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
-
-import lrp_companion
 
 HEADING = "Check yourself"
 FOLDER = "book/quizzes"
@@ -94,12 +91,10 @@ class QuizDirective(SphinxDirective):
 
     def _written(self, text: str) -> list[nodes.Node]:
         """Text as the page's own markup."""
-        holder = nodes.Element()
-        lines = StringList(text.strip().splitlines(), source=self.get_source_info()[0])
-        self.state.nested_parse(lines, 0, holder)
-        if not holder.children or not isinstance(holder[0], nodes.paragraph):
+        written = self.parse_text_to_nodes(text.strip())
+        if not written or not isinstance(written[0], nodes.paragraph):
             raise self.error(f"a quiz text begins with plain words, not: {text[:60]!r}")
-        return list(holder.children)
+        return written
 
 
 def _letters(entries: list[list[nodes.Node]]) -> nodes.enumerated_list:
@@ -136,4 +131,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("quiz", QuizDirective)
     app.connect("source-read", append_quiz)
     app.connect("html-page-context", load_script)
-    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -22,12 +22,10 @@ import nbformat
 from bs4 import BeautifulSoup
 from docutils import nodes
 from docutils.parsers.rst import directives
-from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
 
-import lrp_companion
 from lrp_book.sessions import BLOCKS
 from lrp_book.sphinx.appendix import SUFFIX
 from lrp_companion.checks import InputError
@@ -187,7 +185,7 @@ class CellDirective(SphinxDirective):
             cell = find_cell(_read(path, path.stat().st_mtime), name)
             if cell.cell_type == "markdown":
                 bounds = self.options.get("after", ""), self.options.get("before", "")
-                return self._written(excerpt(cell.source, *bounds))
+                return self.parse_text_to_nodes(excerpt(cell.source, *bounds))
             shown, address = self._output(cell, name)
         except InputError as error:
             raise self.error(f"{page}, {name}: {error}") from None
@@ -240,13 +238,7 @@ class CellDirective(SphinxDirective):
             written = "&".join(f"{address}.{key}={value}" for key, value in pairs)
             state = written.replace("+", "%2B")
             text = f"{{state}}`In the book, in this state <{page}#{state}>`"
-        return nodes.container("", *self._written(text), classes=["slide-origin"])
-
-    def _written(self, text: str) -> list[nodes.Node]:
-        """Text as the page's own markup."""
-        holder = nodes.Element()
-        self.state.nested_parse(StringList(text.splitlines(), source=self.get_source_info()[0]), 0, holder)
-        return list(holder.children)
+        return nodes.container("", *self.parse_text_to_nodes(text), classes=["slide-origin"])
 
 
 class NotesDirective(SphinxDirective):
@@ -257,15 +249,13 @@ class NotesDirective(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the notes in the element that reveal.js looks for."""
-        holder = nodes.Element()
         room = self.options.get("room")
         head = f"Minute {self.options.get('minute')}" + (f"; {room} min for the room" if room else "")
         head = "Typical answers" if self.name == "answers" else head
-        holder += nodes.paragraph("", "", nodes.strong("", head))
-        self.state.nested_parse(self.content, self.content_offset, holder)
         return [
             nodes.raw("", '<aside class="notes">', format="html"),
-            *holder.children,
+            nodes.paragraph("", "", nodes.strong("", head)),
+            *self.parse_content_to_nodes(),
             nodes.raw("", "</aside>", format="html"),
         ]
 
@@ -353,4 +343,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", stage_reveal)
     # After `assets` has chosen what the page loads.
     app.connect("html-page-context", write_deck, priority=950)
-    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
-from docutils.statemachine import StringList
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -75,15 +74,6 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _written(directive: SphinxDirective, lines: list[str], source: Path) -> list[nodes.Node]:
-    """The nodes of a table in place of a directive; the page is rebuilt when its source changes."""
-    directive.env.note_dependency(str(source))
-    place = nodes.container()
-    text = StringList(lines, source=source.name)
-    directive.state.nested_parse(text, directive.content_offset, place)
-    return place.children
-
-
 class RuleTable(SphinxDirective):
     """Put the table of rules in place of the directive; the page is rebuilt when `rules.py` changes."""
 
@@ -91,8 +81,9 @@ class RuleTable(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the table's nodes."""
+        self.env.note_dependency(rules.__file__)
         lines = rule_table(self.options.get("name"), beyond="beyond" in self.options)
-        return _written(self, lines, Path(rules.__file__))
+        return self.parse_text_to_nodes("\n".join(lines))
 
 
 class FamilyChecks(SphinxDirective):
@@ -103,8 +94,8 @@ class FamilyChecks(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Return the table's nodes."""
         file = Path(self.env.doc2path(self.env.docname)).with_name(FILE)
-        rows = json.loads(file.read_text(encoding="utf-8"))
-        return _written(self, check_table(rows), file)
+        self.env.note_dependency(str(file))
+        return self.parse_text_to_nodes("\n".join(check_table(json.loads(file.read_text("utf-8")))))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-import lrp_companion
 from lrp_book.sphinx.slides import WIDGET
 from lrp_companion.widgets import base as widgets
 
@@ -58,4 +57,4 @@ def share(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any]
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension (called by Sphinx)."""
     app.connect("html-page-context", share, priority=960)  # once `slides` has laid the decks out
-    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -15,8 +15,6 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 from sphinx.util.docutils import ReferenceRole
 
-import lrp_companion
-
 _LOG = logging.getLogger(__name__)
 
 
@@ -55,4 +53,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_node(state_link)
     app.add_role("state", StateRole())
     app.connect("doctree-resolved", resolve)
-    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -19,7 +19,6 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-import lrp_companion
 from lrp_book.front import EXAMPLES, MODEL
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import load_classifier
@@ -129,4 +128,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("cost-of-rounding", CostOfRounding)
     app.connect("doctree-read", wake_text_boxes)
     app.add_directive("your-sentence", YourSentencePlace)
-    return {"version": lrp_companion.__version__, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
