@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import BERT_LIKE, TEXTS, build, without_constants
 
-from lrp_companion.loading.classifier import Classifier
 from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.schema import Lattice
 from lrp_companion.tape.batching import pad
@@ -94,13 +93,6 @@ def test_equals_the_equations_on_relevance_itself(family, bypass, activation, ep
     parts = explain(model, [ids], [1.0, 0.0], bypass=bypass, eps=eps)
     for name, value in expected.items():
         assert_near(parts[name][0], value, 1e-9)
-
-
-def test_epsilon_changes_the_map_and_its_limit_is_epsilon_zero() -> None:
-    model, rows = network()
-    maps = {eps: explain(model, rows[:1], [1.0, 0.0], eps=eps)["word"] for eps in (0.0, 1e-10, 0.1)}
-    assert_near(maps[1e-10], maps[0.0], 1e-6)
-    assert np.abs(maps[0.1] - maps[0.0]).max() > 1e-3
 
 
 @pytest.mark.parametrize("family", BERT_LIKE)
@@ -219,7 +211,7 @@ def lattice_of(model: torch.nn.Module, ids: list[int]) -> Lattice:
 
 @pytest.mark.parametrize("layers", [2, 3])
 def test_bypass_identities(layers: int) -> None:
-    """L:1 = L1, L_last: = L_last, L:last = L1: = CP-LRP, none = AttnLRP; all other pairs of masks differ."""
+    """Every mask's run is its row of the lattice, the ends of a mixture too, and no two rows are alike."""
     model, rows = network("bert", layers=layers)
     runs = {
         mask: explain(model, rows[:1], [0.0, 1.0], bypass=mask)["word"][0]
@@ -227,28 +219,12 @@ def test_bypass_identities(layers: int) -> None:
         for mask in itertools.combinations(range(1, layers + 1), n)
     }
     lattice = lattice_of(model, rows[0])
-    weights = oracles.weights_of(model)
     for mask, value in runs.items():
         assert_near(lattice.scores_for(mask), value, 1e-10)
-    assert_near(runs[()], oracles.modified_gradient(weights, rows[0], [0.0, 1.0])[1]["word"].numpy(), 1e-9)
-    every = tuple(range(1, layers + 1))
-    assert_near(
-        runs[every],
-        oracles.modified_gradient(weights, rows[0], [0.0, 1.0], amounts=[1.0] * layers)[1]["word"].numpy(),
-        1e-9,
-    )
     assert_near(lattice.mix([0.0] * layers), runs[()], 1e-10)
-    assert_near(lattice.mix([1.0] * layers), runs[every], 1e-10)
+    assert_near(lattice.mix([1.0] * layers), runs[tuple(range(1, layers + 1))], 1e-10)
     for one, other in itertools.combinations(runs, 2):
         assert np.abs(runs[one] - runs[other]).max() > 1e-6, (one, other)
-
-
-def test_a_contrastive_start_is_the_difference_of_targets() -> None:
-    model, rows = network()
-    one, two, margin = (
-        explain(model, rows, start, bypass=(1,))["word"] for start in ([1.0, 0.0], [0.0, 1.0], [1.0, -1.0])
-    )
-    np.testing.assert_allclose(margin, one - two, rtol=0, atol=1e-12)
 
 
 def test_an_activation_exactly_at_zero_takes_the_limit() -> None:
@@ -270,34 +246,3 @@ def test_an_activation_exactly_at_zero_takes_the_limit() -> None:
             maps.append(explain(model, rows, [0.0, 1.0])["word"])
     assert np.isfinite(maps[0]).all()
     assert_near(maps[0], maps[1], 1e-6)
-
-
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.2)])
-@pytest.mark.parametrize("eps", [0.0, 1e-6])
-def test_lower_precision_stays_near_float64(dtype: torch.dtype, tolerance: float, eps: float) -> None:
-    model, rows = network()
-    exact = explain(model, rows, [0.0, 1.0], bypass=(2,), eps=eps)["word"]
-    low, _ = build("bert")
-    low = low.to(dtype)
-    with torch.no_grad():
-        tape = Encoder(low).forward(*pad(rows, 0, CPU))
-        mask = frozenset({2})
-        word = some_masks(
-            tape, torch.tensor([[0.0, 1.0]], dtype=dtype).expand(len(rows), -1), [mask], epsilon=eps
-        )[mask]["word"]
-    assert word.dtype == dtype and torch.isfinite(word).all()
-    assert_near(word.double().numpy(), exact, tolerance)
-
-
-def test_epsilon_zero_is_the_gradient_of_a_loaded_classifier_too(clf: Classifier) -> None:
-    """The same through `load_classifier`, three classes."""
-    (text,) = clf.encode(TEXTS[1])
-    with torch.no_grad():
-        ids = torch.tensor([text.input_ids])
-        tape = clf.encoder.forward(ids, torch.ones_like(ids))
-        mask = frozenset({3})
-        word = some_masks(tape, torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64), [mask])[mask]["word"][0]
-    _, expected = oracles.modified_gradient(
-        oracles.weights_of(clf.network), text.input_ids, [0.0, 0.0, 1.0], amounts=[0.0, 0.0, 1.0]
-    )
-    assert_near(word.numpy(), expected["word"].numpy(), 1e-9)

@@ -203,14 +203,9 @@ TEXT = "a film of rare grace"
 
 
 @pytest.fixture(scope="module")
-def stages(three_layers):
-    (text,) = three_layers.encode(TEXT)
-    return three_layers, text, error_stages(three_layers, text, range(len(text)))
-
-
-@pytest.fixture(scope="module")
-def three_layers(model_folder):
-    return lrp.load_classifier(model_folder("bert", layers=3, labels=3), dtype="float64")
+def stages(clf):
+    (text,) = clf.encode(TEXT)
+    return clf, text, error_stages(clf, text, range(len(text)))
 
 
 def test_the_ends_are_the_methods(stages):

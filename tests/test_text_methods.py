@@ -354,14 +354,6 @@ def test_lower_precision_runs_and_stays_near(clf: Classifier, model_folder, meth
     )
 
 
-def test_a_long_text_is_cut_only_when_asked(clf: Classifier) -> None:
-    record = attribute(clf, "film " * 60, method="cp-lrp", truncate=True)[0]
-    assert len(record.tokens) == 32 and record.tokens[0] == "[CLS]" and record.tokens[-1] == "[SEP]"
-    np.testing.assert_allclose(
-        record.scores, attribute(clf, "film " * 30, method="cp-lrp")[0].scores, atol=1e-12
-    )
-
-
 def test_progress_goes_to_standard_error_and_only_when_asked(clf, capfd):
     attribute(clf, list(TEXTS), method="loo")
     quiet = capfd.readouterr()
