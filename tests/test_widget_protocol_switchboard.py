@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import open_page, put, state_of, widget_page
+from browsing import put, state_of, widget_page
 
 from lrp_companion import InputError, ProtocolSwitchboard
 from lrp_companion.widgets.base import packed
@@ -395,10 +395,8 @@ def test_examples_without_r_are_counted(page: Any) -> None:
     assert ", n = 865 (7 more without r): " in page.locator(".lrp-words").text_content()
 
 
-def test_the_state_survives_in_the_address(data: Any, browser: Any, tmp_path: Path) -> None:
-    context = browser.new_context()
-    page, _ = open_page(context, widget_page(ProtocolSwitchboard(data), tmp_path))
-    page.wait_for_selector("[data-ready]")
+def test_the_state_survives_in_the_address(data: Any, show: Any, visit: Any) -> None:
+    page = show(ProtocolSwitchboard(data))
     page.get_by_role("radio", name="run imdb").click()
     page.get_by_role("radio", name="site word+position").click()
     page.wait_for_function("location.hash.includes('word%2Bposition')")
@@ -406,7 +404,7 @@ def test_the_state_survives_in_the_address(data: Any, browser: Any, tmp_path: Pa
         "switchboard.choices=word%2Bposition,no-special,attention-mask" in page.url
         and "switchboard.board" not in page.url
     )
-    other, watch = open_page(context, page.url)
+    other = visit(page.url)
     other.wait_for_selector("[data-ready]")
     assert state(other) == ("imdb", ["word+position", "no-special", "attention-mask"])
     check(other, *state(other))
@@ -419,8 +417,6 @@ def test_the_state_survives_in_the_address(data: Any, browser: Any, tmp_path: Pa
     check(other, "imdb", ["word", "all", "mask"])
     other.goto(f"{base}#switchboard.board=digits")  # the rest is the board's start
     check(other, "net", ["yes", "8"])
-    assert watch.nothing(), watch
-    context.close()
 
 
 def hostile(data: dict[str, Any]) -> dict[str, Any]:
@@ -453,19 +449,16 @@ def test_long_names_stay_inside(data: Any, show: Any, width: int) -> None:
         assert page.evaluate(OUTSIDE) == 0 and page.locator(".lrp-strip").first.bounding_box()["width"] > 100
 
 
-def test_hostile_labels_are_text_and_a_phone_has_room(data: Any, browser: Any, tmp_path: Path) -> None:
-    context = browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True)
-    page, watch = open_page(context, widget_page(ProtocolSwitchboard(hostile(data)), tmp_path))
-    page.wait_for_selector("[data-ready]")
+def test_hostile_labels_are_text_and_a_phone_has_room(data: Any, show: Any) -> None:
+    phone = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
+    page = show(ProtocolSwitchboard(hostile(data)), **phone)
     text = "<img src=x onerror=alert(1)>"
     assert (
         page.locator("legend").nth(1).text_content() == text
         and page.get_by_role("button", name=text).count() == 1
     )
     assert page.locator("img").count() == 0 and page.evaluate("document.documentElement.scrollWidth") <= 360
-    assert watch.nothing(), watch
-    page.goto(widget_page(ProtocolSwitchboard(data), tmp_path))
-    page.wait_for_selector("[data-ready]")
+    page = show(ProtocolSwitchboard(data), **phone)
     page.get_by_text("site embedding").first.tap()
     page.locator("[role=slider]").scroll_into_view_if_needed()
     check(page, "sst", ["embedding", "no-special", "attention-mask"])
@@ -479,13 +472,11 @@ def test_hostile_labels_are_text_and_a_phone_has_room(data: Any, browser: Any, t
         )
         >= 24
     )
-    context.close()
 
 
-def test_print_and_no_script_say_the_choices_and_numbers(data: Any, browser: Any, tmp_path: Path) -> None:
-    context = browser.new_context()
-    page, _ = open_page(context, widget_page(ProtocolSwitchboard(data), tmp_path))
-    page.wait_for_selector("[data-ready]")
+def test_print_and_no_script_say_the_choices_and_numbers(
+    data: Any, page: Any, browser: Any, tmp_path: Path
+) -> None:
     page.emulate_media(media="print")
     assert (
         not page.locator("fieldset").first.is_visible() and not page.get_by_role("button").first.is_visible()
@@ -494,7 +485,6 @@ def test_print_and_no_script_say_the_choices_and_numbers(data: Any, browser: Any
     assert page.locator(".lrp-chosen").text_content() == (
         "run sst; site is: site word; tokens is: tokens no-special; removal is: removal attention-mask"
     )
-    context.close()
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(widget_page(ProtocolSwitchboard(data), tmp_path))
