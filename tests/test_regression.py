@@ -141,20 +141,6 @@ def test_one_sigmoid_output_has_a_logit_and_a_probability(family: str) -> None:
     assert np.isnan(loo_map(after, 0, "margin", multi_label=True)).all()
 
 
-def test_a_run_of_one_sigmoid_output(tmp_path: Path) -> None:
-    network, tokenizer = build("bert", labels=1)
-    network.config.problem_type = "multi_label_classification"
-    network.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    texts = tmp_path / "texts.csv"
-    texts.write_text("text\n" + "".join(f'"{text}"\n' for text in TEXTS))
-    command = ["run", str(texts), "--text", "text", "--model", str(tmp_path / "model"), "--quiet"]
-    assert main([*command, "--out", str(tmp_path / "run")]) == 0
-    run = load_run(tmp_path / "run")
-    assert run.manifest["config"]["targets"] == ["logit", "probability"]
-    assert np.isfinite(run.r("attnlrp", Protocol(target="probability"))).any()
-
-
 @pytest.mark.parametrize("family", ["vit", "deit"])
 @pytest.mark.parametrize("problem_type", [None, "regression", "multi_label_classification"])
 def test_one_output_of_an_image(family: str, problem_type: str | None) -> None:
