@@ -588,10 +588,8 @@ class TestRefusals:
             json.dumps(config | {"model_type": "gpt2", "architectures": ["GPT2Model"]})
         )
         for name in ("empty", "other"):
-            assert (
-                name in refused([*arguments(model, tmp_path / "run"), "--model", str(tmp_path / name)])
-                and not (tmp_path / "run").exists()
-            )
+            assert name in refused([*arguments(model, tmp_path / "run"), "--model", str(tmp_path / name)])
+            assert not (tmp_path / "run").exists()
 
     def test_a_folder_of_another_run_is_refused_and_left_alone(self, model, whole, capsys, refused):
         before = rows(whole)
@@ -859,7 +857,5 @@ def test_mnist_with_methods_of_ones_own(digits, tmp_path, refused):
         ("attnlrp,attnlrp", "each once"),
         ("rollout", "method 'rollout'"),
     ):
-        assert (
-            words in refused([*call, "--out", str(tmp_path / "no"), "--methods", given])
-            and not (tmp_path / "no").exists()
-        )
+        assert words in refused([*call, "--out", str(tmp_path / "no"), "--methods", given])
+        assert not (tmp_path / "no").exists()

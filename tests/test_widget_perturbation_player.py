@@ -82,9 +82,8 @@ def test_paths_are_what_perturbation_curve_and_the_table_say(paths: list[dict[st
                 curve = perturbation_curve(
                     evaluate, method["scores"], order=order, removable=~path["special"]
                 )
-                assert method[order]["logits"] == pytest.approx(
-                    curve.logits, abs=1e-12
-                )  # batches differ, and so the last bits
+                # batches differ, and so the last bits
+                assert method[order]["logits"] == pytest.approx(curve.logits, abs=1e-12)
                 assert method[order]["mean"] == pytest.approx(curve.mean_logit, abs=1e-12)
                 assert method[order]["mean"] == pytest.approx(words.column(name, order)[k], rel=1e-6)
 
@@ -153,9 +152,8 @@ def test_a_step_beyond_this_text_is_its_last_and_leaves_no_dead_press(paths: Any
     page.get_by_role("button", name="Back").click()
     assert state_of(page, "step") == last - 1
     check(page, paths)
-    page.goto(
-        page.url.split("#")[0] + f"#player.step={most + 1}"
-    )  # more than any text has, in Python as here
+    # more than any text has, in Python as here
+    page.goto(page.url.split("#")[0] + f"#player.step={most + 1}")
     with pytest.raises(InputError):
         PerturbationPlayer(paths).step = most + 1
     assert state_of(page, "step") < most + 1

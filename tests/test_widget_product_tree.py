@@ -344,9 +344,8 @@ class TestAddress:
             (1, 2, 3, 4),
             "(x1 x2) (x3 x4)",
         )
-        check(
-            opened(hash="#product.values=1,2,3,4"), (1, 2, 3, 4), "x1 x2 x3 x4"
-        )  # a grouping that does not fit: flat
+        # a grouping that does not fit: flat
+        check(opened(hash="#product.values=1,2,3,4"), (1, 2, 3, 4), "x1 x2 x3 x4")
 
 
 class TestForEveryone:

@@ -103,10 +103,8 @@ def test_embedded_json_cannot_end_its_script_element() -> None:
 def test_a_widget_says_what_it_is_and_never_where_it_lies_in_memory() -> None:
     assert repr(TokenHeatmap(hostile_map(), titles=["row"])) == "TokenHeatmap(row)"
     bundle, _ = TokenHeatmap(hostile_map())._repr_mimebundle_()
-    assert (
-        bundle["text/plain"] == "TokenHeatmap(loo, target 1, logit 2.500)"
-        and "<img" not in bundle["text/html"]
-    )
+    assert bundle["text/plain"] == "TokenHeatmap(loo, target 1, logit 2.500)"
+    assert "<img" not in bundle["text/html"]
 
 
 @pytest.mark.parametrize("address", ["", "two words", "a.b", "<b>", 3])

@@ -135,9 +135,8 @@ def test_a_widget_lives_in_jupyterlab(lab: str, browser: Any) -> None:
     page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", state="attached")
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
     first = run_cell(page, 0)
-    page.add_locator_handler(
-        page.locator(".jp-Dialog .jp-mod-accept"), lambda button: button.click()
-    )  # it may ask for the kernel
+    # it may ask for the kernel
+    page.add_locator_handler(page.locator(".jp-Dialog .jp-mod-accept"), lambda button: button.click())
     first.locator(".lrp-switch").first.wait_for()
     assert first.locator("li bdi").first.text_content() == "[CLS]"
 
