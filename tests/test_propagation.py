@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import itertools
 
 import numpy as np
 import oracles
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tiny_models import BERT_LIKE, TEXTS, build, without_constants
 
@@ -181,50 +180,24 @@ def test_the_tree_costs_one_layer_backward_per_pair_of_masks(monkeypatch: pytest
     assert max(carried) <= 4
 
 
+@functools.cache
+def lattice() -> Lattice:
+    model, rows = network("bert", layers=3)
+    with torch.no_grad():
+        tape = Encoder(model).forward(*pad(rows[:1], 0, CPU))
+        scores = all_masks(tape, torch.tensor([[0.0, 1.0]], dtype=torch.float64))["word"][:, 0].numpy()
+    tokens = tuple(map(str, rows[0]))
+    return Lattice(tokens=tokens, scores=scores, target=1, logit=0.0, special=np.zeros(len(tokens), bool))
+
+
 @given(st.lists(st.floats(0, 1), min_size=3, max_size=3))
+@example([0.0, 0.0, 0.0])
+@example([1.0, 1.0, 1.0])
 def test_relevance_is_multilinear_in_the_mask(amounts: list[float]) -> None:
     """A half-open layer, run as such by the modified gradient, is the mixture of the corners."""
     model, rows = network("bert", layers=3)
-    lattice = lattice_of(model, rows[0])
     _, expected = oracles.modified_gradient(oracles.weights_of(model), rows[0], [0.0, 1.0], amounts=amounts)
-    assert_near(lattice.mix(amounts), expected["word"].numpy(), 1e-9)
-
-
-@functools.cache
-def _corners(layers: int) -> np.ndarray:
-    model, rows = network("bert", layers=layers)
-    with torch.no_grad():
-        tape = Encoder(model).forward(*pad(rows[:1], 0, CPU))
-        return all_masks(tape, torch.tensor([[0.0, 1.0]], dtype=torch.float64))["word"][:, 0].numpy()
-
-
-def lattice_of(model: torch.nn.Module, ids: list[int]) -> Lattice:
-    layers = model.config.num_hidden_layers
-    return Lattice(
-        tokens=tuple(map(str, ids)),
-        scores=_corners(layers),
-        target=1,
-        logit=0.0,
-        special=np.zeros(len(ids), bool),
-    )
-
-
-@pytest.mark.parametrize("layers", [2, 3])
-def test_bypass_identities(layers: int) -> None:
-    """Every mask's run is its row of the lattice, the ends of a mixture too, and no two rows are alike."""
-    model, rows = network("bert", layers=layers)
-    runs = {
-        mask: explain(model, rows[:1], [0.0, 1.0], bypass=mask)["word"][0]
-        for n in range(layers + 1)
-        for mask in itertools.combinations(range(1, layers + 1), n)
-    }
-    lattice = lattice_of(model, rows[0])
-    for mask, value in runs.items():
-        assert_near(lattice.scores_for(mask), value, 1e-10)
-    assert_near(lattice.mix([0.0] * layers), runs[()], 1e-10)
-    assert_near(lattice.mix([1.0] * layers), runs[tuple(range(1, layers + 1))], 1e-10)
-    for one, other in itertools.combinations(runs, 2):
-        assert np.abs(runs[one] - runs[other]).max() > 1e-6, (one, other)
+    assert_near(lattice().mix(amounts), expected["word"].numpy(), 1e-9)
 
 
 def test_an_activation_exactly_at_zero_takes_the_limit() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import oracles
 import pandas as pd
@@ -187,6 +189,8 @@ def test_the_lattice_equals_single_runs(clf: Classifier) -> None:
                 pytest.approx(single.logit),
             )
         np.testing.assert_array_equal(lattice.special, single.special)
+        for one, other in itertools.combinations(lattice.scores, 2):
+            assert np.abs(one - other).max() > 1e-6, "two masks are one"
 
 
 def test_a_margin_is_a_contrastive_start(family_clf: Classifier) -> None:
