@@ -61,6 +61,10 @@ def refused(kind: type[CompanionError], path: Path, config: dict = CONFIG) -> st
     return str(caught.value)
 
 
+def unreadable(path: Path) -> str:
+    return str(pytest.raises(SourceError, read_folder, path).value)
+
+
 def names(path: Path) -> set[str]:
     return {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
 
@@ -341,10 +345,7 @@ class TestOwners:
         stray = folder / "shards" / "methods-000000002.parquet"
         stray.parent.mkdir()
         (other / "shards" / stray.name).rename(stray)
-        for text in (
-            refused(SourceError, folder),
-            str(pytest.raises(SourceError, read_folder, folder).value),
-        ):
+        for text in (refused(SourceError, folder), unreadable(folder)):
             assert (
                 f"{stray} with rows of run {key_of(CONFIG | {'seed': 1})}; "
                 f"expected rows of run {key_of(CONFIG)}" in text
@@ -359,10 +360,7 @@ class TestOwners:
         filled(tmp_path, range(2), gather=False)
         for name in ("notes.parquet", "methods-two.parquet", "-000000001.parquet"):
             (tmp_path / "shards" / name).write_bytes(b"?")
-            for text in (
-                refused(SourceError, tmp_path),
-                str(pytest.raises(SourceError, read_folder, tmp_path).value),
-            ):
+            for text in (refused(SourceError, tmp_path), unreadable(tmp_path)):
                 assert SHAPE.match(text) and f"{name}, which no run has made" in text
             (tmp_path / "shards" / name).unlink()
         assert content(tmp_path) == expected(range(2))
@@ -387,10 +385,7 @@ class TestSpoilt:
     def test_a_spoilt_table_is_named_and_without_it_the_rest_is_there(self, tmp_path, name, how):
         filled(tmp_path, range(3), gather="shards" not in name)
         spoil(tmp_path / name, how)
-        for text in (
-            refused(SourceError, tmp_path),
-            str(pytest.raises(SourceError, read_folder, tmp_path).value),
-        ):
+        for text in (refused(SourceError, tmp_path), unreadable(tmp_path)):
             assert SHAPE.match(text) and f"{tmp_path / name}, which cannot be read (" in text
             assert f"remove {Path(name).name} and repeat the same run command" in text
         (tmp_path / name).unlink()
@@ -423,25 +418,18 @@ class TestSpoilt:
         file = filled(tmp_path, range(2)) / "manifest.json"
         good = file.read_bytes()
         file.write_bytes(raw)
-        for text in (
-            refused(SourceError, tmp_path),
-            str(pytest.raises(SourceError, read_folder, tmp_path).value),
-        ):
+        for text in (refused(SourceError, tmp_path), unreadable(tmp_path)):
             assert f"{file}, which cannot be read (" in text and "the rows are untouched" in text
         file.write_bytes(good)
         assert content(tmp_path) == expected(range(2))
 
     def test_folders_without_a_run(self, tmp_path):
-        assert f"{tmp_path / 'no'}, which is not a folder" in str(
-            pytest.raises(SourceError, read_folder, tmp_path / "no").value
-        )
-        assert f"{tmp_path}, an empty folder" in str(pytest.raises(SourceError, read_folder, tmp_path).value)
+        assert f"{tmp_path / 'no'}, which is not a folder" in unreadable(tmp_path / "no")
+        assert f"{tmp_path}, an empty folder" in unreadable(tmp_path)
         (tmp_path / "thesis.tex").write_text("")
-        assert "a folder without a manifest" in str(pytest.raises(SourceError, read_folder, tmp_path).value)
+        assert "a folder without a manifest" in unreadable(tmp_path)
         (tmp_path / "thesis.tex").unlink()
-        assert "a run without rows" in str(
-            pytest.raises(SourceError, read_folder, filled(tmp_path, range(0))).value
-        )
+        assert "a run without rows" in unreadable(filled(tmp_path, range(0)))
 
 
 def test_a_key_depends_on_what_is_said_not_on_its_order():
