@@ -174,16 +174,8 @@ def test_many_queries_at_once() -> None:
     draw = np.random.default_rng(0)
     z, v = draw.normal(size=(2, 3, 2, 5))
     many = SoftmaxStep(z, v)
-    names = (
-        "cp_lrp",
-        "attnlrp",
-        "loo",
-        "logit_zeroed",
-        "linearisation_error",
-        "conservation_gap",
-        "spread",
-        "entropy",
-    )
+    names = ["cp_lrp", "attnlrp", "loo", "logit_zeroed", "linearisation_error", "conservation_gap"]
+    names += ["spread", "entropy"]
     for j in np.ndindex(3, 2):
         single = SoftmaxStep(z[j], v[j])
         for name in names:
