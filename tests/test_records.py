@@ -407,13 +407,6 @@ def test_a_type_shift_moves_words_and_positions_and_not_the_whole(companion, c):
     assert moved.scores_at("embedding") == pytest.approx(record.scores_at("embedding"), abs=1e-10)
 
 
-@pytest.mark.parametrize("method", ["mask-gradient", "loo", "rollout"])
-def test_methods_that_read_no_embedding_do_not_move(companion, c, method):
-    before, after = (lrp.attribute(one, FILMS, method=method) for one in (companion, shifted(companion, c)))
-    for one, other in zip(before, after, strict=True):
-        assert other.scores == pytest.approx(one.scores, abs=1e-10)
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_parts_and_g_are_those_of_the_methods(companion, method):
     (text,) = companion.encode(FILMS[0])

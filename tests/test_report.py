@@ -35,7 +35,7 @@ from lrp_companion.paper.printed import REPORT_WIDTH
 from lrp_companion.paper.published import FINGERPRINTS, paper_table
 from lrp_companion.runs.folder import FORMAT, key_of, open_folder
 from lrp_companion.runs.load import MnistRun, TextRun, load_run, load_runs
-from lrp_companion.schema import PROTOCOLS, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
+from lrp_companion.schema import PROTOCOLS, REMOVALS, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
 
 ROOT = Path(__file__).resolve().parent.parent
 METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")
@@ -132,12 +132,7 @@ def text_run(
 
     An entry of `r` is (ours, with positions, sum to one), an entry of `curves` (LeRF, MoRF).
     """
-    if removals is None:
-        removals = (
-            ("attention-mask", "mask-token", "pad-token", "delete")
-            if task == "sst2"
-            else ("attention-mask", "mask-token")
-        )
+    removals = removals or (REMOVALS if task == "sst2" else REMOVALS[:2])
     config = {
         "task": task,
         "split": "validation",
