@@ -655,19 +655,13 @@ class TestTelling:
         assert lines and all(
             re.fullmatch(r"(sst2: \w+: +)?[\d.]+ % \[[\d:]+ gone, [\d:?]+ left\]", line) for line in lines
         ), lines
+        assert len(set(lines)) == len(lines), "none twice"
         assert lines[-1].startswith("sst2: methods:") and "100.0 %" in lines[-1]
         assert re.fullmatch(
             r"run [0-9a-f]{12}: 2 examples of sst2/validation from embedded: .+, \d+ s in .+\n", said.out
         )
         assert main(arguments(model, tmp_path / "run", *few, "--quiet", limit=3)) == 0
         assert capsys.readouterr().err == ""
-
-    def test_off_a_terminal_progress_is_plain_lines_none_twice(self, capsys):
-        lines = execute._Lines()
-        for text in ("\r", "\ra run: 1 %", "\ra run: 1 %", "\r  \n", "\ra run: 2 %\n"):
-            lines.write(text)
-        lines.flush()
-        assert capsys.readouterr().err == "a run: 1 %\na run: 2 %\n"
 
     def test_a_bar_on_a_terminal_counts_up_to_the_whole(self, model, tmp_path, monkeypatch):
         class Terminal(io.StringIO):

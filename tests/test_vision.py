@@ -11,7 +11,7 @@ import numpy as np
 import oracles_pre_norm as oracles
 import pytest
 import torch
-from tiny_models import IMAGE_FAMILIES, build, vision
+from tiny_models import IMAGE_FAMILIES, build, vision, without_constants
 
 import lrp_companion as lrp
 from lrp_companion.checks import CompanionError, InputError, ModelError
@@ -127,12 +127,7 @@ def test_all_masks_equal_runs_one_by_one(clf: Classifier, eps: float) -> None:
 
 
 def test_without_constants_held_attention_conserves(clf: Classifier) -> None:
-    network = copy.deepcopy(clf.network)
-    with torch.no_grad():
-        for name, value in network.named_parameters():
-            if name.endswith("bias") or "position_embeddings" in name:
-                value.zero_()
-    bare = load_classifier(network, dtype="float64")
+    bare = load_classifier(without_constants(copy.deepcopy(clf.network)), dtype="float64")
     held, attnlrp = (lrp.attribute(bare, images()[0], method=name)[0] for name in ("cp-lrp", "attnlrp"))
     assert held.scores.sum() == pytest.approx(held.logit, rel=1e-9)
     assert attnlrp.scores.sum() != pytest.approx(attnlrp.logit, rel=1e-3)  # Eq. (5) does not conserve
