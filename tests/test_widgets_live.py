@@ -84,22 +84,10 @@ def lab(model_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         name: str(home / name)
         for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR")
     }
-    options = [
-        "--no-browser",
-        "--allow-root",
-        "--ip=127.0.0.1",
-        f"--port={port}",
-        "--IdentityProvider.token=",
-        "--LabApp.news_url=None",
-    ]
-    command = [
-        sys.executable,
-        "-m",
-        "jupyterlab",
-        *options,
-        f"--ServerApp.root_dir={home / 'work'}",
-        "--LabApp.extension_manager=readonly",
-    ]
+    options = f"--no-browser --allow-root --ip=127.0.0.1 --port={port} --IdentityProvider.token="
+    options += " --LabApp.news_url=None --LabApp.extension_manager=readonly"
+    place = f"--ServerApp.root_dir={home / 'work'}"
+    command = [sys.executable, "-m", "jupyterlab", *options.split(), place]
     with open(home / "log", "w") as log:
         server = subprocess.Popen(
             command, stdout=log, stderr=log, env={**os.environ, **settings, "OMP_NUM_THREADS": "1"}
