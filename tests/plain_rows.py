@@ -6,13 +6,21 @@ import math
 from typing import Any
 
 
-def plain_loo(row: dict[str, Any], removals: int, removal: int = 0) -> list[float]:
-    """LOO of the explained logit: what it is for the whole text minus what it is without each token."""
-    classes = len(row["after"]) // (removals * (row["tokens"] + 1))
-    start = removal * (row["tokens"] + 1) * classes
-    logits = row["after"][start : start + (row["tokens"] + 1) * classes]
-    of_class = [logits[k * classes + row["target"]] for k in range(row["tokens"] + 1)]
-    return [of_class[0] - value for value in of_class[1:]]
+def plain_output(logits: list[float], chosen: int, target: str) -> float:
+    """The explained logit, its probability, or its margin over the next."""
+    if target == "probability":
+        return math.exp(logits[chosen]) / sum(math.exp(value) for value in logits)
+    others = [value for k, value in enumerate(logits) if k != chosen]
+    return logits[chosen] - (max(others) if target == "margin" else 0.0)
+
+
+def plain_loo(row: dict[str, Any], removals: int, removal: int = 0, target: str = "logit") -> list[float]:
+    """LOO of the explained output: what it is for the whole text minus what it is without each token."""
+    rows = row["tokens"] + 1
+    classes = len(row["after"]) // (removals * rows)
+    starts = [(removal * rows + k) * classes for k in range(rows)]
+    outputs = [plain_output(row["after"][k : k + classes], row["target"], target) for k in starts]
+    return [outputs[0] - value for value in outputs[1:]]
 
 
 def plain_r(x: list[float], y: list[float]) -> float:

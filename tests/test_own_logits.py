@@ -100,6 +100,8 @@ def test_a_pair_is_cut_as_its_tokenizer_cuts_it(side: str) -> None:
     assert list(text.input_ids) == row["input_ids"] and list(text.types) == row["token_type_ids"]
     (record,) = attribute(clf, (LONG, TEXTS[0]), method="attnlrp", truncate=True)
     assert record.offsets and record.details["cut"].startswith("12 of")
+    with pytest.raises(InputError, match="tokens; expected at most 12 tokens"):
+        clf.encode((LONG, TEXTS[0]))
 
 
 # -- the token that is read ---------------------------------------------------------------------------------

@@ -103,20 +103,16 @@ def test_a_run_goes_where_the_home_says(tmp_path, monkeypatch, model_folder) -> 
 def test_an_empty_path_is_not_taken_for_none(option: str, given: str, made: Path, refused) -> None:
     line = refused(["report", str(made), option, given])
     assert line.startswith(f"report: got {option} ") and "which is empty" in line
+    assert "an empty --out" in refused(["run", "sst2", "--source", "embedded", "--out", given])
 
 
-@pytest.mark.parametrize("below", ["x", "x/y", "../file/x"])
-def test_a_page_below_a_file_is_refused(below: str, tmp_path: Path, model_folder, refused) -> None:
+@pytest.mark.parametrize("below", ["file/x", "file/x/y", "file/../file/x", "/proc/x", "/proc/self/x/y"])
+def test_a_page_where_no_folder_can_be_made_is_refused(below: str, tmp_path, model_folder, refused) -> None:
+    if below.startswith("/proc") and not os.path.isdir("/proc/self"):
+        pytest.skip("a system without /proc")
     (tmp_path / "file").write_text("")
-    given = tmp_path / "file" / below
+    given = tmp_path / below
     with pytest.raises(InputError, match="which cannot be made"):
         export_page(None, given)
     refused(["export-page", "--model", str(model_folder("bert")), "--out", str(given)])
     assert [place.name for place in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="a system without /proc")
-@pytest.mark.parametrize("given", ["/proc/x", "/proc/self/x/y"])
-def test_a_page_where_no_folder_can_be_made_is_refused(given: str) -> None:
-    with pytest.raises(InputError, match="which cannot be made"):
-        export_page(None, given)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from lrp_book import ch06_protocol
+from plain_rows import counted, plain_loo
 from test_report import level, mnist_run, text_run
 
 from lrp_companion.checks import CompanionError, InputError
@@ -49,33 +50,11 @@ class Plain:
         }
         self.jobs = sorted(self.examples)
 
-    def loo_sum(self, job: int, removal: str, target: str, tokens: str) -> float:
-        """Sum of the LOO map, a token at a time."""
-        example = self.examples[job]
-        count, chosen = example["tokens"], example["target"]
-        after = np.array(example["after"]).reshape(len(self.axes["removal"]), count + 1, -1)[
-            self.axes["removal"].index(removal)
-        ]
-
-        def output(logits: np.ndarray) -> float:
-            others = [value for k, value in enumerate(logits) if k != chosen]
-            if target == "probability":
-                return math.exp(logits[chosen]) / sum(math.exp(value) for value in logits)
-            return logits[chosen] - (max(others) if target == "margin" else 0.0)
-
-        total = 0.0
-        for token in range(count):
-            if tokens == "all" or token not in example["special"]:
-                total += output(after[0]) - output(after[token + 1])
-        return total
-
     def r(self, method: str, protocol: Protocol) -> np.ndarray:
         out = []
-        sizes = [len(self.axes[name]) for name in ("site", "tokens", "removal", "target", "statistic")]
-        where = [
-            self.axes[name].index(getattr(protocol, name))
-            for name in ("site", "tokens", "removal", "target", "statistic")
-        ]
+        names = ("site", "tokens", "removal", "target", "statistic")
+        sizes = [len(self.axes[name]) for name in names]
+        where = [self.axes[name].index(getattr(protocol, name)) for name in names]
         flat = 0
         for size, k in zip(sizes, where, strict=True):
             flat = flat * size + k
@@ -84,8 +63,9 @@ class Plain:
             row = self.methods[method, job]
             r = row["r"][flat]
             if protocol.map == "sum-to-one":
-                loo = self.loo_sum(job, protocol.removal, protocol.target, protocol.tokens)
-                r *= math.copysign(1, row["sum"][at_sum]) * math.copysign(1, loo)
+                loo = plain_loo(self.examples[job], sizes[2], where[2], protocol.target)
+                total = sum(loo[k] for k in counted(self.examples[job], protocol.tokens))
+                r *= math.copysign(1, row["sum"][at_sum]) * math.copysign(1, total)
             out.append(r)
         return np.array(out)
 

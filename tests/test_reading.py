@@ -47,27 +47,17 @@ def test_later_training_leaves_the_classifier_alone() -> None:
     np.testing.assert_array_equal(attribute(clf, TEXT, method="attnlrp")[0].scores, before.scores)
 
 
-@pytest.mark.parametrize(
-    ("what", "words"),
-    [
-        ("no tokenizer", "a network without its tokenizer"),
-        ("a string", "a network with a tokenizer of type str"),
-        ("a name", "a tokenizer with a model of type str"),
-    ],
-)
-def test_a_network_comes_with_its_tokenizer(what: str, words: str) -> None:
+def test_a_network_comes_with_its_tokenizer_and_is_a_classifier() -> None:
     network, tokenizer = build("bert")
-    given = {"no tokenizer": (network,), "a string": (network, "bert"), "a name": ("companion", tokenizer)}
-    with pytest.raises(InputError, match=words):
-        load_classifier(*given[what])
-
-
-def test_a_network_of_another_kind_is_refused() -> None:
-    network, tokenizer = build("bert")
-    with pytest.raises(ModelError, match="a network of type Linear"):
-        load_classifier(nn.Linear(2, 2), tokenizer)
-    with pytest.raises(ModelError, match="saved as BertModel; expected a sequence classifier"):
-        load_classifier(network.bert, tokenizer)
+    for given, kind, words in (
+        ((network,), InputError, "a network without its tokenizer"),
+        ((network, "bert"), InputError, "a network with a tokenizer of type str"),
+        (("companion", tokenizer), InputError, "a tokenizer with a model of type str"),
+        ((nn.Linear(2, 2), tokenizer), ModelError, "a network of type Linear"),
+        ((network.bert, tokenizer), ModelError, "saved as BertModel; expected a sequence classifier"),
+    ):
+        with pytest.raises(kind, match=words):
+            load_classifier(*given)
 
 
 def test_an_adapter_without_peft_says_what_to_install(tmp_path, monkeypatch):

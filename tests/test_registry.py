@@ -110,7 +110,6 @@ def test_what_is_forgotten_is_unknown_and_the_package_keeps_its_own(clf, length:
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("ig", {"passes": 1}, "'ig' twice"),
         ("a b", {"passes": 1}, "the name 'a b'"),
         ("a:b=1", {"passes": 1}, "the name 'a:b=1'"),
         (3, {"passes": 1}, "the name 3"),

@@ -33,9 +33,9 @@ COLUMNS = {"text": [text for text, _ in ROWS], "label": [label for _, label in R
 FEW = {"methods": ("loo", "attnlrp"), "masks": "none"}
 
 
-def several(**shape: object) -> Classifier:
+def several(labels: int = 3) -> Classifier:
     """A classifier whose labels do not exclude one another."""
-    network, tokenizer = build("bert", labels=3)
+    network, tokenizer = build("bert", labels=labels)
     network.config.problem_type = MULTI_LABEL
     return load_classifier(network, tokenizer, dtype="float64")
 
@@ -140,14 +140,16 @@ def test_several_labels_have_no_margin(method: str) -> None:
         attribute(several(), ROWS[0][0], method=method, output="margin")
 
 
-def test_a_run_on_several_labels_leaves_the_margin_out(tmp_path: Path) -> None:
-    clf, data = several(), load_dataset({"text": COLUMNS["text"]}, text="text")
+@pytest.mark.parametrize("labels", [1, 3])
+def test_a_run_on_several_labels_leaves_the_margin_out(tmp_path: Path, labels: int) -> None:
+    clf, data = several(labels), load_dataset({"text": COLUMNS["text"]}, text="text")
     execute(TextJobs(clf, data, methods=("loo", "attnlrp")), tmp_path / "run", progress=False)
     run = load_run(tmp_path / "run")
     assert run.manifest["config"]["targets"] == ["logit", "probability"]
     records = attribute(clf, data.texts[0], method="loo", output="probability")
     np.testing.assert_allclose(run.loo(Protocol(target="probability"))[0], records[0].scores, atol=1e-9)
     assert np.isnan(run.loo(Protocol(target="margin"))[0]).all()
+    assert np.isfinite(run.r("attnlrp", Protocol(target="probability"))).any()
     with pytest.raises(InputError, match="multi-label"):
         TextJobs(clf, data, targets=("logit", "margin"))
 

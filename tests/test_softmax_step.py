@@ -49,22 +49,6 @@ class TestByHand:
 
     step = SoftmaxStep([math.log(2), 0, 0], [4, 2, -2])
 
-    def test_function(self) -> None:
-        assert np.allclose(self.step.attention, [1 / 2, 1 / 4, 1 / 4])
-        assert self.step.output == pytest.approx(2)
-        assert np.allclose(self.step.without(), [0, 2, 10 / 3])
-        assert np.allclose(self.step.loo(), [2, 0, -4 / 3])
-        assert np.allclose(self.step.mask_gradient(), [1, 0, -1])
-        assert np.allclose(self.step.logit_zeroed(), [2 / 3, 0, 0])
-
-    def test_rules(self) -> None:
-        assert np.allclose(self.step.cp_lrp(), [2, 1 / 2, -1 / 2])
-        assert np.allclose(self.step.value_relevance(), [1, 1 / 4, -1 / 4])
-        assert np.allclose(self.step.logit_relevance(), [math.log(2) / 2, 0, 0])
-        assert np.allclose(self.step.attnlrp(), [1 + math.log(2) / 2, 1 / 4, -1 / 4])
-        assert self.step.conservation_gap() == pytest.approx(1 + math.log(2) / 2 - 2)
-        assert np.allclose(self.step.shifted(2).attnlrp(), [2 + math.log(2) / 2, 1 / 4, -5 / 4])
-
     def test_flatness(self) -> None:
         assert self.step.entropy() == pytest.approx(1.5 * math.log(2) / math.log(3))
         assert self.step.spread() == pytest.approx(math.log(2) * math.sqrt(2) / 3)
@@ -190,16 +174,8 @@ def test_many_queries_at_once() -> None:
     draw = np.random.default_rng(0)
     z, v = draw.normal(size=(2, 3, 2, 5))
     many = SoftmaxStep(z, v)
-    names = (
-        "cp_lrp",
-        "attnlrp",
-        "loo",
-        "logit_zeroed",
-        "linearisation_error",
-        "conservation_gap",
-        "spread",
-        "entropy",
-    )
+    names = ["cp_lrp", "attnlrp", "loo", "logit_zeroed", "linearisation_error", "conservation_gap"]
+    names += ["spread", "entropy"]
     for j in np.ndindex(3, 2):
         single = SoftmaxStep(z[j], v[j])
         for name in names:

@@ -12,6 +12,7 @@ from tiny_models import BERT_LIKE, NAMES, build, pre_norm, randomise
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
+from lrp_companion.cli import main
 from lrp_companion.families.tasks import task_of
 from lrp_companion.loading.classifier import load_classifier
 
@@ -166,31 +167,22 @@ def test_the_start_and_the_end_of_an_answer(family: str) -> None:
         lrp.attribute(clf, pair, method="loo")
 
 
-def test_an_answer_from_a_folder_and_by_the_command(tmp_path, capsys) -> None:
-    from lrp_companion import cli
-
-    for family in ("bert", "distilbert", "modernbert"):
-        clf, folder = of_task(family, "ForQuestionAnswering"), str(tmp_path / family)
-        clf.network.save_pretrained(folder)
-        clf.tokenizer.save_pretrained(folder)
-        read = load_classifier(folder, dtype="float64")
-        assert read.labels == ("start", "end") and read.card.family == family
-        capsys.readouterr()
-        command = ["explain", "a film", "--position", "1", "--target", "end", "--model", folder]
-        assert cli.main(command) == 0, capsys.readouterr().err
-
-
-def test_the_command_takes_a_position_and_a_mask(tmp_path, capsys) -> None:
-    from lrp_companion import cli
-
-    for ending, arguments in (
-        ("ForTokenClassification", ["a film", "--position", "1"]),
-        ("ForMaskedLM", ["a [MASK] film", "--target", "warm", "--contrast", "dull"]),
-    ):
-        clf, folder = of_task("bert", ending), str(tmp_path / ending)
-        clf.network.save_pretrained(folder)
-        clf.tokenizer.save_pretrained(folder)
-        capsys.readouterr()
-        assert cli.main(["explain", *arguments, "--model", folder]) == 0, capsys.readouterr().err
-        assert "film" in capsys.readouterr().out
-    assert not lrp.check(of_task("bert", "ForMaskedLM"), ["a [MASK] film", "[MASK] is dull"]).broken
+@pytest.mark.parametrize(
+    ("family", "ending", "arguments"),
+    [
+        *((name, "ForQuestionAnswering", "--position 1 --target end") for name in ("bert", "distilbert")),
+        ("modernbert", "ForQuestionAnswering", "--position 1 --target end"),
+        ("bert", "ForTokenClassification", "--position 1"),
+        ("bert", "ForMaskedLM", "--target warm --contrast dull"),
+    ],
+)
+def test_the_command_reads_a_folder_at_its_place(family, ending, arguments, tmp_path, capsys) -> None:
+    clf, text = of_task(family, ending), "a [MASK] film" if ending == "ForMaskedLM" else "a film"
+    clf.network.save_pretrained(tmp_path)
+    clf.tokenizer.save_pretrained(tmp_path)
+    read = load_classifier(tmp_path, dtype="float64")
+    assert read.labels == clf.labels and read.card.family == family
+    assert main(["explain", text, *arguments.split(), "--model", str(tmp_path)]) == 0
+    assert "film" in capsys.readouterr().out
+    if ending == "ForMaskedLM":
+        assert not lrp.check(clf, ["a [MASK] film", "[MASK] is dull"]).broken

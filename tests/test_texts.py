@@ -79,14 +79,6 @@ def test_a_list_is_texts_and_a_tuple_is_a_pair(clf: Classifier) -> None:
     assert not any(clf.encode(PAIR[0])[0].types) and any(clf.encode(PAIR)[0].types)
 
 
-def test_a_pair_beyond_the_length_loses_of_the_longer_side(clf: Classifier) -> None:
-    long = "film " * 40
-    with pytest.raises(InputError, match="text 0 of 44 tokens; expected at most 32 tokens"):
-        clf.encode((long, "dull"))
-    (cut,) = clf.encode((long, "dull"), truncate=True)
-    assert len(cut) == 32 and cut.whole == 44 and cut.tokens[-3:] == ("[SEP]", "dull", "[SEP]")
-
-
 @pytest.mark.parametrize(
     ("texts", "words"),
     [

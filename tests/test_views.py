@@ -18,6 +18,7 @@ from PIL import Image
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError
+from lrp_companion.methods import TEXT_METHODS
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.show import (
     layer_curves,
@@ -122,26 +123,9 @@ def test_diverging_clips_and_marks_what_is_undefined():
 
 
 def test_methods_differ_in_more_than_colour_and_read_on_white():
-    methods = [
-        "loo",
-        "ig",
-        "gradient-x-input",
-        "rollout",
-        "attnlrp",
-        "cp-lrp",
-        "pa-lrp",
-        "lrp",
-        "mask-gradient",
-        "hybrid",
-        "sampled-loo",
-    ]
-    looks = list(styles(methods).values())
-    assert (
-        len({look.marker for look in looks})
-        == len({look.colour for look in looks})
-        == len({look.label for look in looks})
-        == len(methods)
-    )
+    looks = list(styles(list(TEXT_METHODS)).values())
+    for part in ("marker", "colour", "label"):
+        assert len({getattr(look, part) for look in looks}) == len(TEXT_METHODS), part
     for look in [*looks, *STYLES.values()]:
         assert 1.05 / (contrast(look.colour) + 0.05) > 4.5
     drawn = styles(["a", "loo", "b"])
@@ -306,18 +290,8 @@ def test_tables_are_accessible_and_escaped():
         caption='A "caption" <i>',
     )
     page = Page(shown._repr_html_())
-    assert {tag for tag, _ in page.elements} == {
-        "figure",
-        "figcaption",
-        "div",
-        "style",
-        "table",
-        "thead",
-        "tbody",
-        "tr",
-        "th",
-        "td",
-    }
+    tags = {"figure", "figcaption", "div", "style", "table", "thead", "tbody", "tr", "th", "td"}
+    assert {tag for tag, _ in page.elements} == tags
     assert page.named("div")[0]["aria-label"] == 'A "caption" <i>' and page.named("div")[0]["tabindex"] == "0"
     assert [h["scope"] for h in page.named("th")] == ["colgroup"] * 2 + ["col"] * 3 + ["row"] * 2
     assert page.items == [

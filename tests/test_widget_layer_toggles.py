@@ -179,11 +179,9 @@ def test_a_live_sentence_feeds_the_switches_and_says_what_is_wrong(toggles: Laye
     live.text.value = "grace " * 2000
     assert "tokens" in live.said.value and len(toggles.data["sentences"][0]["tokens"]) == 4
     bundle = live._repr_mimebundle_()
-    assert (
-        NO_KERNEL in bundle["text/html"]
-        and "data-companion-widget" in bundle["text/html"]
-        and "0x" not in bundle["text/plain"]
-    )
+    assert NO_KERNEL in bundle["text/html"]
+    assert "data-companion-widget" in bundle["text/html"]
+    assert "0x" not in bundle["text/plain"]
 
 
 @pytest.mark.parametrize("text", ["rare", "rare grace", "a dull"])

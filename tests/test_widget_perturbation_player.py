@@ -12,7 +12,7 @@ from widget_cases import HOSTILE
 
 import lrp_companion as lrp
 from lrp_companion import InputError, PerturbationPlayer
-from lrp_companion.methods import kept_logits, removal_evaluator
+from lrp_companion.methods import removal_evaluator
 from lrp_companion.metrics import perturbation_curve
 from lrp_companion.runs.compare_methods import compare_methods
 from lrp_companion.runs.perturbation_paths import perturbation_paths
@@ -68,37 +68,22 @@ def check(page: Any, paths: list[dict[str, Any]]) -> None:
         assert [i for i, kind in enumerate(kinds) if "lrp-next" in kind] == following
 
 
-def test_paths_are_the_curves_of_the_package(paths: list[dict[str, Any]], clf: Any) -> None:
-    for text, path in zip(TEXTS, paths, strict=True):
-        (encoded,) = clf.encode(text)
-        for method in path["methods"].values():
-            ranked = sorted(
-                np.flatnonzero(~path["special"]), key=lambda i, scores=method["scores"]: -scores[i]
-            )
-            assert method["morf"]["steps"] == [[i] for i in ranked] and method["lerf"]["steps"] == [
-                [i] for i in ranked[::-1]
-            ]
-            keep = np.ones(len(encoded), dtype=bool)
-            target = clf.labels.index(path["label"])
-            for step, logit in zip([[], *method["morf"]["steps"]], method["morf"]["logits"], strict=True):
-                keep[step] = False
-                assert kept_logits(clf, [(encoded, keep)])[0, target].item() == pytest.approx(logit, abs=1e-9)
-            assert method["morf"]["mean"] == pytest.approx(np.mean(method["morf"]["logits"][1:]))
-
-
 def test_paths_are_what_perturbation_curve_and_the_table_say(paths: list[dict[str, Any]], clf: Any) -> None:
     words = compare_methods(clf, load_dataset({"text": TEXTS}, text="text"), methods=METHODS)
     for k, path in enumerate(paths):
         evaluate = removal_evaluator(clf, TEXTS[k], target=clf.labels.index(path["label"]))
+        words_of = np.flatnonzero(~path["special"])
         for name, method in path["methods"].items():
+            ranked = sorted(words_of, key=lambda i, scores=method["scores"]: -scores[i])
+            assert method["morf"]["steps"] == [[i] for i in ranked]
+            assert method["lerf"]["steps"] == [[i] for i in ranked[::-1]]
             assert path["logit"] == method["morf"]["logits"][0] == method["lerf"]["logits"][0]
             for order in ("morf", "lerf"):
                 curve = perturbation_curve(
                     evaluate, method["scores"], order=order, removable=~path["special"]
                 )
-                assert method[order]["logits"] == pytest.approx(
-                    curve.logits, abs=1e-12
-                )  # batches differ, and so the last bits
+                # batches differ, and so the last bits
+                assert method[order]["logits"] == pytest.approx(curve.logits, abs=1e-12)
                 assert method[order]["mean"] == pytest.approx(curve.mean_logit, abs=1e-12)
                 assert method[order]["mean"] == pytest.approx(words.column(name, order)[k], rel=1e-6)
 
@@ -167,9 +152,8 @@ def test_a_step_beyond_this_text_is_its_last_and_leaves_no_dead_press(paths: Any
     page.get_by_role("button", name="Back").click()
     assert state_of(page, "step") == last - 1
     check(page, paths)
-    page.goto(
-        page.url.split("#")[0] + f"#player.step={most + 1}"
-    )  # more than any text has, in Python as here
+    # more than any text has, in Python as here
+    page.goto(page.url.split("#")[0] + f"#player.step={most + 1}")
     with pytest.raises(InputError):
         PerturbationPlayer(paths).step = most + 1
     assert state_of(page, "step") < most + 1

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import open_page, put, state_of, widget_page
+from browsing import put, state_of, widget_page
 
 from lrp_companion import InputError, ProtocolSwitchboard
 from lrp_companion.widgets.base import packed
@@ -155,9 +155,8 @@ def check(page: Any, run: str, choices: list[str]) -> None:
         "across": "the interval includes 0",
     }[sign]
     assert words.locator("strong").text_content() == said and f"lrp-{sign}" in words.get_attribute("class")
-    fine = any(
-        abs(value) < 0.005 for value in values[6:]
-    )  # two decimals would hide on which side of 0 it lies
+    # two decimals would hide on which side of 0 it lies
+    fine = any(abs(value) < 0.005 for value in values[6:])
     assert bool(re.search(r"\d\.\d{4}", words.text_content())) == fine
     close = 1e-9 + (0.00005 if fine else 0.005)
     for kind, first in (("a", 3), ("b", 0), ("d", 6)):
@@ -373,10 +372,8 @@ def test_tabs_keep_each_boards_state(page: Any) -> None:
     page.keyboard.press("Enter")
     assert (state_of(page, "board"), *state(page)) == ("digits", "net", ["yes", "8"])
     assert page.get_by_role("tab", name="Digits").get_attribute("aria-selected") == "true"
-    assert (
-        page.locator(".lrp-presets").count() == 0
-        and not page.get_by_text("the paper (choices unknown)").is_visible()
-    )
+    assert page.locator(".lrp-presets").count() == 0
+    assert not page.get_by_text("the paper (choices unknown)").is_visible()
     assert page.locator("fieldset").nth(2).locator("input").evaluate_all(
         "all => all.map((node) => node.value)"
     ) == ["8", "512"]
@@ -395,32 +392,25 @@ def test_examples_without_r_are_counted(page: Any) -> None:
     assert ", n = 865 (7 more without r): " in page.locator(".lrp-words").text_content()
 
 
-def test_the_state_survives_in_the_address(data: Any, browser: Any, tmp_path: Path) -> None:
-    context = browser.new_context()
-    page, _ = open_page(context, widget_page(ProtocolSwitchboard(data), tmp_path))
-    page.wait_for_selector("[data-ready]")
+def test_the_state_survives_in_the_address(data: Any, show: Any, visit: Any) -> None:
+    page = show(ProtocolSwitchboard(data))
     page.get_by_role("radio", name="run imdb").click()
     page.get_by_role("radio", name="site word+position").click()
     page.wait_for_function("location.hash.includes('word%2Bposition')")
-    assert (
-        "switchboard.choices=word%2Bposition,no-special,attention-mask" in page.url
-        and "switchboard.board" not in page.url
-    )
-    other, watch = open_page(context, page.url)
+    assert "switchboard.choices=word%2Bposition,no-special,attention-mask" in page.url
+    assert "switchboard.board" not in page.url
+    other = visit(page.url)
     other.wait_for_selector("[data-ready]")
     assert state(other) == ("imdb", ["word+position", "no-special", "attention-mask"])
     check(other, *state(other))
     base = page.url.split("#")[0]
     other.goto(f"{base}#switchboard.board=digits&switchboard.run=net&switchboard.choices=no,512")
     check(other, "net", ["no", "512"])
-    other.goto(
-        f"{base}#switchboard.run=imdb&switchboard.choices=word,all,delete"
-    )  # not measured: the nearest is shown
+    # not measured: the nearest is shown
+    other.goto(f"{base}#switchboard.run=imdb&switchboard.choices=word,all,delete")
     check(other, "imdb", ["word", "all", "mask"])
     other.goto(f"{base}#switchboard.board=digits")  # the rest is the board's start
     check(other, "net", ["yes", "8"])
-    assert watch.nothing(), watch
-    context.close()
 
 
 def hostile(data: dict[str, Any]) -> dict[str, Any]:
@@ -453,19 +443,14 @@ def test_long_names_stay_inside(data: Any, show: Any, width: int) -> None:
         assert page.evaluate(OUTSIDE) == 0 and page.locator(".lrp-strip").first.bounding_box()["width"] > 100
 
 
-def test_hostile_labels_are_text_and_a_phone_has_room(data: Any, browser: Any, tmp_path: Path) -> None:
-    context = browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True)
-    page, watch = open_page(context, widget_page(ProtocolSwitchboard(hostile(data)), tmp_path))
-    page.wait_for_selector("[data-ready]")
+def test_hostile_labels_are_text_and_a_phone_has_room(data: Any, show: Any) -> None:
+    phone = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
+    page = show(ProtocolSwitchboard(hostile(data)), **phone)
     text = "<img src=x onerror=alert(1)>"
-    assert (
-        page.locator("legend").nth(1).text_content() == text
-        and page.get_by_role("button", name=text).count() == 1
-    )
+    assert page.locator("legend").nth(1).text_content() == text
+    assert page.get_by_role("button", name=text).count() == 1
     assert page.locator("img").count() == 0 and page.evaluate("document.documentElement.scrollWidth") <= 360
-    assert watch.nothing(), watch
-    page.goto(widget_page(ProtocolSwitchboard(data), tmp_path))
-    page.wait_for_selector("[data-ready]")
+    page = show(ProtocolSwitchboard(data), **phone)
     page.get_by_text("site embedding").first.tap()
     page.locator("[role=slider]").scroll_into_view_if_needed()
     check(page, "sst", ["embedding", "no-special", "attention-mask"])
@@ -479,13 +464,11 @@ def test_hostile_labels_are_text_and_a_phone_has_room(data: Any, browser: Any, t
         )
         >= 24
     )
-    context.close()
 
 
-def test_print_and_no_script_say_the_choices_and_numbers(data: Any, browser: Any, tmp_path: Path) -> None:
-    context = browser.new_context()
-    page, _ = open_page(context, widget_page(ProtocolSwitchboard(data), tmp_path))
-    page.wait_for_selector("[data-ready]")
+def test_print_and_no_script_say_the_choices_and_numbers(
+    data: Any, page: Any, browser: Any, tmp_path: Path
+) -> None:
     page.emulate_media(media="print")
     assert (
         not page.locator("fieldset").first.is_visible() and not page.get_by_role("button").first.is_visible()
@@ -494,17 +477,14 @@ def test_print_and_no_script_say_the_choices_and_numbers(data: Any, browser: Any
     assert page.locator(".lrp-chosen").text_content() == (
         "run sst; site is: site word; tokens is: tokens no-special; removal is: removal attention-mask"
     )
-    context.close()
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(widget_page(ProtocolSwitchboard(data), tmp_path))
     tables = page.locator(".lrp-widget table")
     assert tables.count() == 2 and tables.first.locator("tbody tr").count() == 2
     shown = tables.first.locator("tbody tr").nth(1).locator("th, td").all_text_contents()
-    assert (
-        shown[:5] == ["elsewhere", "run imdb", "site embedding", "tokens all", "removal mask"]
-        and shown[-1] == "1000"
-    )
+    assert shown[:5] == ["elsewhere", "run imdb", "site embedding", "tokens all", "removal mask"]
+    assert shown[-1] == "1000"
     cell = cells()["imdb"][2, 1, 1] / 10_000
     assert shown[5:8] == [
         f"{m:.2f} [{low:.2f}, {high:.2f}]" for m, low, high in (cell[3:6], cell[:3], cell[6:])
@@ -572,9 +552,8 @@ def test_python_moves_to_what_there_is(data: Any) -> None:
     assert board.choices == ["word", "all", "mask"]
     board.board = "digits"
     assert (board.run, board.choices) == ("net", ["yes", "8"])
-    board.set_state(
-        {"board": "text", "run": "imdb", "choices": ["embedding", "all", "mask"]}
-    )  # as a page with a kernel sends it
+    # as a page with a kernel sends it
+    board.set_state({"board": "text", "run": "imdb", "choices": ["embedding", "all", "mask"]})
     assert (board.board, board.run, board.choices) == ("text", "imdb", ["embedding", "all", "mask"])
 
 
@@ -601,8 +580,6 @@ def test_data_that_does_not_fit_is_refused(data: Any) -> None:
     ):
         with pytest.raises(InputError, match=re.escape(message)):
             ProtocolSwitchboard(bad)
-    with pytest.raises(InputError, match="letters, digits and hyphens"):
-        ProtocolSwitchboard(data, address="a b")
 
 
 def test_it_says_what_it_holds_and_escapes_it(data: Any) -> None:
@@ -611,11 +588,9 @@ def test_it_says_what_it_holds_and_escapes_it(data: Any) -> None:
         == "ProtocolSwitchboard(Text: 2 runs, 18 combinations; Digits: 1 run, 4 combinations)"
     )
     text = ProtocolSwitchboard(hostile(data)).fallback()
-    assert (
-        "<img" not in text
-        and "&lt;img src=x onerror=alert(1)&gt;" in text
-        and "&lt;/script&gt;&amp;amp;" in text
-    )
+    assert "<img" not in text
+    assert "&lt;img src=x onerror=alert(1)&gt;" in text
+    assert "&lt;/script&gt;&amp;amp;" in text
 
 
 def test_switches_and_curve_come_first_and_the_rest_on_demand(page: Any) -> None:

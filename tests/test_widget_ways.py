@@ -82,10 +82,8 @@ def test_no_widget_is_forgotten() -> None:
 
 @every_widget
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_phone_axe_and_the_tab_key(name: str, theme: str, made: Any, browser: Any, tmp_path: Path) -> None:
-    context = browser.new_context(viewport={"width": 360, "height": 740})
-    page, watch = open_page(context, widget_page(made(name), tmp_path, theme=theme))
-    page.wait_for_selector("[data-ready]")
+def test_a_phone_axe_and_the_tab_key(name: str, theme: str, made: Any, show: Any) -> None:
+    page = show(made(name), theme=theme, axe=True, viewport={"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert not complaints_of_axe(page, ".lrp-widget")
     here, stops = "document.activeElement.closest('.lrp-widget') !== null", 0
@@ -95,8 +93,6 @@ def test_a_phone_axe_and_the_tab_key(name: str, theme: str, made: Any, browser: 
         assert stops < 60, "the Tab key does not leave the widget"
         page.keyboard.press("Tab")
     assert stops, "the Tab key does not reach the widget"
-    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
-    context.close()
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -119,17 +115,14 @@ def test_nonsense_in_the_address_is_ignored(name: str, made: Any, browser: Any, 
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_the_state_survives_in_the_address(name: str, made: Any, browser: Any, tmp_path: Path) -> None:
-    context, wanted = browser.new_context(), KEPT[name]
-    page, _ = open_page(context, widget_page(made(name), tmp_path))
-    page.wait_for_selector("[data-ready]")
+def test_the_state_survives_in_the_address(name: str, made: Any, show: Any, visit: Any) -> None:
+    page, wanted = show(made(name)), KEPT[name]
     put(page, **wanted)
     page.wait_for_function("key => location.hash.includes(`.${key}=`)", arg=[*wanted][-1])
-    other, watch = open_page(context, page.url)
+    other = visit(page.url)
     other.wait_for_selector("[data-ready]")
     assert {key: state_of(other, key) for key in wanted} == wanted
-    assert other.evaluate(SAID) == page.evaluate(SAID) and watch.nothing(), watch
-    context.close()
+    assert other.evaluate(SAID) == page.evaluate(SAID)
 
 
 @pytest.mark.parametrize(

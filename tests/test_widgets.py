@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import traitlets
-from browsing import complaints_of_axe, open_page, state_of, widget_page
+from browsing import complaints_of_axe, put, state_of, widget_page
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError
@@ -103,10 +103,8 @@ def test_embedded_json_cannot_end_its_script_element() -> None:
 def test_a_widget_says_what_it_is_and_never_where_it_lies_in_memory() -> None:
     assert repr(TokenHeatmap(hostile_map(), titles=["row"])) == "TokenHeatmap(row)"
     bundle, _ = TokenHeatmap(hostile_map())._repr_mimebundle_()
-    assert (
-        bundle["text/plain"] == "TokenHeatmap(loo, target 1, logit 2.500)"
-        and "<img" not in bundle["text/html"]
-    )
+    assert bundle["text/plain"] == "TokenHeatmap(loo, target 1, logit 2.500)"
+    assert "<img" not in bundle["text/html"]
 
 
 @pytest.mark.parametrize("address", ["", "two words", "a.b", "<b>", 3])
@@ -116,13 +114,9 @@ def test_an_address_that_cannot_stand_in_a_link_is_refused(address: Any) -> None
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_heat_map_shows_hostile_tokens_as_text_with_values_on_focus(
-    theme: str, browser: Any, tmp_path: Path
-) -> None:
+def test_the_heat_map_shows_hostile_tokens_as_text_with_values_on_focus(theme: str, show: Any) -> None:
     record = hostile_map()
-    context = browser.new_context(viewport={"width": 360, "height": 740})
-    page, watch = open_page(context, widget_page(TokenHeatmap(record), tmp_path, theme=theme))
-    page.wait_for_selector("[data-ready]")
+    page = show(TokenHeatmap(record), theme=theme, axe=True, viewport={"width": 360, "height": 740})
     assert page.locator("li bdi").all_text_contents() == [
         token.replace("\u202e", "\\u202e") for token in HOSTILE
     ]
@@ -154,17 +148,12 @@ def test_the_heat_map_shows_hostile_tokens_as_text_with_values_on_focus(
     assert page.evaluate("getComputedStyle(document.querySelector('li span')).position") == "static"
     page.emulate_media(media="screen")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    assert not complaints_of_axe(page, ".lrp-widget") and watch.nothing(), watch
-    context.close()
 
 
-def test_axe_is_really_asked(browser: Any, tmp_path: Path) -> None:
-    context = browser.new_context()
-    page, _ = open_page(context, widget_page(TokenHeatmap(hostile_map()), tmp_path))
-    page.wait_for_selector("[data-ready]")
+def test_axe_is_really_asked(show: Any) -> None:
+    page = show(TokenHeatmap(hostile_map()))
     page.evaluate("document.querySelector('.lrp-widget').append(document.createElement('button'))")
     assert any("button-name" in rule for rule in complaints_of_axe(page, ".lrp-widget"))
-    context.close()
 
 
 def test_a_page_without_javascript_can_be_read(browser: Any, tmp_path: Path) -> None:
@@ -175,17 +164,12 @@ def test_a_page_without_javascript_can_be_read(browser: Any, tmp_path: Path) -> 
     context.close()
 
 
-def test_setting_the_rows_repaints_them(browser: Any, tmp_path: Path) -> None:
-    context = browser.new_context()
-    page, _ = open_page(context, widget_page(TokenHeatmap(hostile_map()), tmp_path))
-    page.wait_for_selector("[data-ready]")
+def test_setting_the_rows_repaints_them(show: Any) -> None:
+    page = show(TokenHeatmap(hostile_map()))
     rows = state_of(page, "rows")
     rows[0]["scores"][1] = 0.75
-    page.evaluate(
-        "rows => document.querySelector('[data-companion-widget]').companion.model.set('rows', rows)", rows
-    )
+    put(page, rows=rows)
     assert page.locator("li span").nth(1).text_content() == " +0.750"
-    context.close()
 
 
 @pytest.mark.parametrize(

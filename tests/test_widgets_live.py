@@ -84,22 +84,10 @@ def lab(model_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         name: str(home / name)
         for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR")
     }
-    options = [
-        "--no-browser",
-        "--allow-root",
-        "--ip=127.0.0.1",
-        f"--port={port}",
-        "--IdentityProvider.token=",
-        "--LabApp.news_url=None",
-    ]
-    command = [
-        sys.executable,
-        "-m",
-        "jupyterlab",
-        *options,
-        f"--ServerApp.root_dir={home / 'work'}",
-        "--LabApp.extension_manager=readonly",
-    ]
+    options = f"--no-browser --allow-root --ip=127.0.0.1 --port={port} --IdentityProvider.token="
+    options += " --LabApp.news_url=None --LabApp.extension_manager=readonly"
+    place = f"--ServerApp.root_dir={home / 'work'}"
+    command = [sys.executable, "-m", "jupyterlab", *options.split(), place]
     with open(home / "log", "w") as log:
         server = subprocess.Popen(
             command, stdout=log, stderr=log, env={**os.environ, **settings, "OMP_NUM_THREADS": "1"}
@@ -135,9 +123,8 @@ def test_a_widget_lives_in_jupyterlab(lab: str, browser: Any) -> None:
     page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", state="attached")
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
     first = run_cell(page, 0)
-    page.add_locator_handler(
-        page.locator(".jp-Dialog .jp-mod-accept"), lambda button: button.click()
-    )  # it may ask for the kernel
+    # it may ask for the kernel
+    page.add_locator_handler(page.locator(".jp-Dialog .jp-mod-accept"), lambda button: button.click())
     first.locator(".lrp-switch").first.wait_for()
     assert first.locator("li bdi").first.text_content() == "[CLS]"
 

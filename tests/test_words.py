@@ -105,16 +105,12 @@ def test_spans_are_phrases_or_places() -> None:
         (["  "], "0 times"),
         ([(6, 7)], "without a token"),
         ([(1, 2), (2, 3), None], "span None"),
+        ([(2, 3), (4, 5)], "two spans in the token"),
     ],
 )
 def test_what_is_no_unit_is_refused(unit: object, words: str) -> None:
     with pytest.raises(InputError, match=words):
         units(unit)
-
-
-def test_two_spans_in_one_token_are_refused() -> None:
-    with pytest.raises(InputError, match="two spans in the token"):
-        units([(2, 3), (4, 5)])
     with pytest.raises(InputError, match="tokens without offsets"):
         units("word", offsets=())
 

@@ -441,9 +441,8 @@ def test_the_books_page_loads_nothing_until_it_is_asked(html: Path, browser: Any
     assert size <= 70e6
 
 
-def test_the_text_box_of_chapter_3_works_without_a_kernel(html: Path, browser: Any) -> None:
-    context = browser.new_context()
-    page, watch = open_page(context, (html / "notebooks" / "03_bert_layers.html").as_uri())
+def test_the_text_box_of_chapter_3_works_without_a_kernel(html: Path, visit: Any) -> None:
+    page = visit((html / "notebooks" / "03_bert_layers.html").as_uri())
     toggles = page.locator('[data-companion-widget="layer_toggles"]')
     toggles.scroll_into_view_if_needed()
     toggles.get_by_text("A sentence of your own").click()
@@ -474,8 +473,6 @@ def test_the_text_box_of_chapter_3_works_without_a_kernel(html: Path, browser: A
     assert "dull" in page.locator('[data-companion-widget="layer_flow"] .lrp-flow-panel').first.inner_text()
     for address in ("layers", "own-layer_flow"):
         assert not complaints_of_axe(page, f'[data-address="{address}"]')
-    assert watch.nothing()
-    context.close()
 
 
 def test_live_is_taken_along_unless_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,8 +42,8 @@ PARTS: dict[str, dict[str, Any]] = {
 REVIEW_REMOVALS, REVIEW_CHUNK = ("attention-mask", "mask-token"), 16
 """Removals of whole reviews, and how many tokens a step of their curves removes."""
 REST = ("attnlrp", "cp-lrp", "gradient-x-input", "rollout", "mask-gradient")
-"""Methods for the reviews that `imdb` lacks, the shortest first, with LOO by the attention mask alone: what two
-cores can do."""
+"""Methods for the reviews that `imdb` lacks, the shortest first, with LOO by the attention mask alone: what
+two cores can do."""
 TOUCH = (
     "a warm and honest film", "the jokes are old and the plot never moves",
     "not a good film , but a short one", "she saves every scene that she is in",
