@@ -8,6 +8,7 @@ from tiny_models import FAMILIES, TEXTS, build
 
 from lrp_companion.checks import InputError, ModelError
 from lrp_companion.loading.classifier import Classifier
+from lrp_companion.propagation import some_masks
 from lrp_companion.tape.batching import pad, token_batches
 from lrp_companion.tape.encoder import Encoder, slope_at_zero
 
@@ -33,6 +34,24 @@ def test_logits_of_a_batch_equal_those_of_each_text_alone(family_clf: Classifier
     for k, text in enumerate(TEXTS):
         alone = family_clf.encoder.forward(*batch(family_clf, (text,)))
         torch.testing.assert_close(tape.logits[k], alone.logits[0], rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.01])
+def test_a_last_layer_for_what_is_read_alone_carries_back_the_same(
+    family_clf: Classifier, epsilon: float
+) -> None:
+    encoder, given = family_clf.encoder, batch(family_clf)
+    start, masks = (
+        torch.eye(len(family_clf.labels))[[1] * len(TEXTS)].double(),
+        [frozenset(), frozenset({1, 2})],
+    )
+    with torch.no_grad():
+        whole, alone = encoder.forward(*given), encoder.forward(*given, only_read=True)
+        expected, got = (some_masks(tape, start, masks, epsilon=epsilon) for tape in (whole, alone))
+    torch.testing.assert_close(alone.logits, whole.logits, rtol=1e-11, atol=1e-11)
+    assert encoder.wiring.readout == "mean" or alone.attentions[-1].shape[-2] < whole.attentions[-1].shape[-2]
+    for mask in masks:
+        torch.testing.assert_close(got[mask], expected[mask], rtol=1e-10, atol=1e-12)
 
 
 def test_a_hole_in_the_mask_is_seen_as_the_model_sees_it(family_clf: Classifier) -> None:
