@@ -71,7 +71,7 @@ def head_steps(
     for block, g in zip(tape.layers, gradients, strict=True):
         layer: Any = block.attend
 
-        def by_head(x: torch.Tensor, heads: int = layer.heads) -> np.ndarray:
+        def by_head(x: torch.Tensor, heads: int = layer.context.heads) -> np.ndarray:
             return to_numpy(x).reshape(len(x), heads, -1).swapaxes(0, 1)  # (T, D) to (H, T, D/H)
 
         query, key, value = (by_head(x.y[0]) for x in (layer.query, layer.key, layer.value))
