@@ -27,7 +27,7 @@ from lrp_book.say import MissingRecord, number
 from lrp_book.worth import REMOVALS
 from lrp_companion.attribution import Attribution
 from lrp_companion.masks import NONE, PATHS, bypassed, mask_label, masks_on_paths, path_masks
-from lrp_companion.metrics import Interval, bootstrap_mean, leverage, spearman
+from lrp_companion.metrics import Interval, bootstrap_mean, leverage, pearson, spearman
 from lrp_companion.metrics.statistics import side_of_zero
 from lrp_companion.paper.claim_specs import SPECS, Spec
 from lrp_companion.paper.claims import EFFECT_SIDES, Effect, claims, side, verdict
@@ -43,6 +43,7 @@ Row = dict[str, Any]
 SEEDS = ("sst2-seed-0", "sst2-seed-1", "sst2-seed-2")
 REVIEWS = "sst2-imdb-seed-0-imdb"
 """The 25 longest of 200 reviews; `-rest` has others of the 200, from the shortest on."""
+EVERY_REVIEW = "the reviews of both"
 SETS = {"sst2": "SST-2", "facts": "facts", "sentences": "sentences"}
 COUNTS = dict(zip(("words", "no-first", "all"), COUNTED, strict=True))
 """What counts: its name in a record, and in chapter 6."""
@@ -454,8 +455,8 @@ def claims_at_size(folder: str) -> dict[int, tuple[str, str]]:
 
     The effects are those of `lrp_companion.paper.claims`; each is a mean over sentences and three trainings,
     with an interval over both. Two of the three protocols are read, words only, and words + positions with
-    all tokens: a record of masks has no maps to divide by their sum. IMDB is one training, and
-    the 25 longest of 200 reviews.
+    all tokens: a record of masks has no maps to divide by their sum. IMDB is one training:
+    all reviews that were run where both parts have what a claim asks for, the 25 longest otherwise.
 
     Returns
     -------
@@ -491,7 +492,12 @@ def beside_claims(folder: str, *, last: int) -> dict[int, str]:
 
 def _effects(folder: str, spec: Spec) -> list[Effect]:
     """The effects of a claim in the base-size model; none if the record lacks what it needs."""
-    names = list(SEEDS) if spec.task == "sst2" else [REVIEWS]
+    if spec.task == "sst2":
+        return _effects_of(folder, spec, list(SEEDS))
+    return _effects_of(folder, spec, [EVERY_REVIEW]) or _effects_of(folder, spec, [REVIEWS])
+
+
+def _effects_of(folder: str, spec: Spec, names: Sequence[str]) -> list[Effect]:
     effects = []
     readings = (
         {"curves": WORDS} if spec.column == "delta" else dict(zip(PROTOCOLS, (WORDS, ALL), strict=False))
@@ -519,12 +525,16 @@ def _column(
     folder: str, name: str, explanation: Any, *, column: str, reading: tuple[str, str], statistic: str
 ) -> np.ndarray:
     """A number per text of a method or a set of bypassed layers; `KeyError` if there is none."""
-    base, record = f"{folder}/base", name if name == REVIEWS else f"{name}-maps"
+    if name == EVERY_REVIEW:
+        asked = {"column": column, "reading": reading, "statistic": statistic}
+        each = (_column(folder, one, explanation, **asked) for one in (REVIEWS, f"{REVIEWS}-rest"))
+        return np.concatenate([*each])
+    base, record = f"{folder}/base", name if name.startswith(REVIEWS) else f"{name}-maps"
     if column == "delta":
         return deltas(base, record)[explanation]
     if isinstance(explanation, str):
         return at(r_of(base, record), reading, statistic).sel(explainer=explanation).values
-    if name == REVIEWS:
+    if name.startswith(REVIEWS):
         raise KeyError(name)
     kept = part(base, f"{name}-paths")
     r = kept["r"][np.argsort(kept["example"]), _reading(base, name, reading[1], statistic)]
@@ -742,14 +752,24 @@ def first_table(folder: str) -> Table:
     )
 
 
-def prompts(folder: str) -> list[tuple[str, list[Attribution]]]:
-    """Maps of SmolLM2 on three prompts of our own, each with a title; made by `make.py --touch`."""
+def prompts(folder: str) -> list[tuple[str, list[Attribution], list[str]]]:
+    """Maps of SmolLM2 on three prompts of our own: a title, the maps, LOO first, and their names with r with LOO
+    over all tokens and without the first; made by `make.py --touch`.
+    """
     path = nearby(f"{folder}/smollm2") / "touch.json"
     out = []
     for made in json.loads(path.read_text(encoding="utf-8"))["prompts"]:
         words = {key: made[key].strip() for key in ("answer", "foil", "next")}
         title = "{answer} against {foil}; next token: {next}".format(**words)
-        out.append((title, [Attribution.from_dict(row) for row in made["rows"]]))
+        rows = [Attribution.from_dict(row) for row in made["rows"]]
+        loo, *maps = (row.scores for row in rows)
+        r = [[number(pearson(one[k:], loo[k:])) for k in (0, 1)] for one in maps]
+        names = [method_name(row.method) for row in rows[1:]]
+        told = [
+            f"{name}; r with LOO {a}, without the first token {b}"
+            for name, (a, b) in zip(names, r, strict=True)
+        ]
+        out.append((title, rows, ["LOO", *told]))
     return out
 
 

@@ -288,7 +288,7 @@ def page(kept: Records) -> list[str]:
         ]
         if data == "IMDB":
             n = len(real.part(f"{kept.folder}/base", real.REVIEWS)["example"])
-            out += [f"MPNet here is one training, on {n} reviews."]
+            out += [f"MPNet here is one training, on the {n} longest of 200 reviews."]
         out += [""]
         pages = {
             title: markup(
