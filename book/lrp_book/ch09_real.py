@@ -526,9 +526,8 @@ def _column(
 ) -> np.ndarray:
     """A number per text of a method or a set of bypassed layers; `KeyError` if there is none."""
     if name == EVERY_REVIEW:
-        asked = {"column": column, "reading": reading, "statistic": statistic}
-        each = (_column(folder, one, explanation, **asked) for one in (REVIEWS, f"{REVIEWS}-rest"))
-        return np.concatenate([*each])
+        here = partial(_column, folder, column=column, reading=reading, statistic=statistic)
+        return np.concatenate([here(one, explanation) for one in (REVIEWS, f"{REVIEWS}-rest")])
     base, record = f"{folder}/base", name if name.startswith(REVIEWS) else f"{name}-maps"
     if column == "delta":
         return deltas(base, record)[explanation]
@@ -753,8 +752,8 @@ def first_table(folder: str) -> Table:
 
 
 def prompts(folder: str) -> list[tuple[str, list[Attribution], list[str]]]:
-    """Maps of SmolLM2 on three prompts of our own: a title, the maps, LOO first, and their names with r with LOO
-    over all tokens and without the first; made by `make.py --touch`.
+    """Maps of SmolLM2 on three prompts of our own: a title, the maps, LOO first, and their names
+    with r with LOO over all tokens and without the first; made by `make.py --touch`.
     """
     path = nearby(f"{folder}/smollm2") / "touch.json"
     out = []
