@@ -127,10 +127,10 @@ def first_token_table(runs: Sequence[TextRun]) -> Table:
         "data": "data",
         "run": "run",
         "share": "share with LOO at [CLS] > 0",
-        "below": "where it is < 0",
-        "n below": "n",
-        "above": "where it is > 0",
-        "n above": "n",
+        "below": "where LOO at [CLS] < 0",
+        "n below": "n there",
+        "above": "where LOO at [CLS] > 0",
+        "n above": "n there",
     }
     by = "by the sign of LOO at [CLS]: mean difference of r, words + positions, all tokens, raw maps"
     return table(rows, columns=columns, caption=f"{EFFECT} {by}")

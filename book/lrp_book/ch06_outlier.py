@@ -194,7 +194,7 @@ def mechanism_table(runs: Sequence[TextRun], *, caption: str) -> Table:
         gap = lead(taken_out(run))
         below = xr.DataArray([loo[0] < 0 for loo in run.loo()], dims="example")
         row = {"run": run.name} | {name: mean(gap.sel(out=name)) for name in gap.out.values}
-        for sign, keep in (("LOO at [CLS] below 0", below), ("above 0", ~below)):
+        for sign, keep in (("LOO at [CLS] below 0", below), ("LOO at [CLS] above 0", ~below)):
             row[sign] = mean(gap.sel(out="as it is")[keep])
         rows.append(row)
     return table(rows, caption=caption)

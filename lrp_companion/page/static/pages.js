@@ -154,6 +154,10 @@ for (const fold of document.querySelectorAll(".bd-sidebar-primary summary")) {
   fold.setAttribute("aria-label", `Pages under ${above}`);
 }
 
+for (const style of document.querySelectorAll("article style")) {
+  style.classList.add("nohighlight"); // the words of a search are marked inside of rules otherwise
+}
+
 const chapters = document.querySelector(".bd-sidebar-primary"), here = chapters?.querySelector("a.current");
 if (chapters && here) { // the list of pages begins at this one
   chapters.scrollTop += here.getBoundingClientRect().top - chapters.getBoundingClientRect().top -
