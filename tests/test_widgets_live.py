@@ -170,6 +170,6 @@ def test_a_widget_lives_in_jupyterlab(lab: str, browser: Any) -> None:
     run_cell(page, 6)
     cell.get_by_role("button", name="right").first.and_(page.locator("[aria-pressed=true]")).wait_for()
     cell.get_by_text("step 0 of 5", exact=True).wait_for()
-    cell.get_by_text("tokens with LOO: 2 of 7", exact=True).wait_for()
+    cell.get_by_text("step 2 of 7", exact=True).wait_for()
     assert not [url for url in watch.outside if "jupyter" not in url], watch.outside
     context.close()
