@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from lrp_book import ch08_images as images
 from lrp_book import ch08_wirings as ch
+from lrp_book.ch08_judges import by_judge
 from lrp_book.committed import load_sheets
 from lrp_book.predictions import judged
 from lrp_book.say import MissingRecord, say
@@ -420,7 +421,7 @@ def test_what_the_first_picture_shows(chapter):
     for statistic in ch.STATISTIC:
         first = {
             judge: {max(methods, key=lambda name: methods[name].mean) for methods in of.values()}
-            for judge, of in ch.by_judge(chapter, records, statistic).items()
+            for judge, of in by_judge(chapter, records, statistic).items()
         }
         assert "mask-gradient" not in first["Shapley values"]
         assert first["LOO"] == {"mask-gradient"}
