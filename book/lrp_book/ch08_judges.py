@@ -1,4 +1,4 @@
-"""Chapter 8, its first picture: which method is closest to LOO, and which to Shapley values, in five wirings."""
+"""Chapter 8, the first picture: which method is closest to LOO, which to Shapley values, in five wirings."""
 
 from __future__ import annotations
 
