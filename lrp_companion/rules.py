@@ -497,5 +497,5 @@ def slope(z: Tensor, y: Tensor, *, at_zero: float) -> Tensor:
     >>> slope(torch.tensor([2.0, 0.0]), torch.tensor([3.0, 0.0]), at_zero=0.5).tolist()
     [1.5, 0.5]
     """
-    # undefined at 0 alone, where the quotient is NaN, or infinite if phi(0) is not 0; it is new, so in place
-    return (y / z).nan_to_num_(at_zero, at_zero, at_zero)
+    # undefined at 0 alone; the quotient is new, so in place
+    return (y / z).masked_fill_(z == 0, at_zero)

@@ -15,8 +15,10 @@ from lrp_book.say import MissingRecord
 from tiny_models import TEXTS, build, pre_norm
 
 import lrp_companion as lrp
+from lrp_companion.attribution import scores_at
 from lrp_companion.metrics import pearson, spearman
 from lrp_companion.metrics.faithfulness import perturbation_curve
+from lrp_companion.metrics.statistics import side_of_zero
 
 RESULTS = str(Path(__file__).parents[1] / "results")
 LM = f"{RESULTS}/smollm2"
@@ -261,3 +263,21 @@ def test_reviews_are_told_by_their_length_and_recomputed() -> None:
             d.append(np.corrcoef(cp[here], loo[here])[0, 1] - np.corrcoef(attn[here], loo[here])[0, 1])
         value = row["words, pearson"]
         assert value.mean == pytest.approx(np.mean(d), abs=1e-6) and value.n == len(d)
+
+
+def test_what_the_page_says_of_reviews_and_of_switches_is_so() -> None:
+    """Sides of CP-LRP minus AttnLRP in long reviews, then in short ones; r with layers 1 to 4 bypassed."""
+    everywhere = ch.READ[ch.ALL]
+    sides = [
+        [
+            side_of_zero(row[f"{read}, {by}"])
+            for read in ("words", everywhere)
+            for by in ("pearson", "spearman")
+        ]
+        for row in ch.by_length(RESULTS)
+    ]
+    assert sides == [["below", "below", "across", "below"], ["below", "below", "above", "below"]]
+    lattices = zip(*real.touched_layers(Path(RESULTS) / "base/touch.npz"), strict=True)
+    pairs = [(scores_at(lattice.parts, "word+position"), loo.scores) for lattice, loo in lattices]
+    rises = [pearson(maps[0b1111], loo) > pearson(maps[0], loo) for maps, loo in pairs]
+    assert rises.count(True) == 4 and len(rises) == 6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -81,6 +82,13 @@ def test_elementwise_keeps_relevance_and_takes_the_limit_at_zero(phi, slope: flo
     assert rules.elementwise(
         torch.ones(1, dtype=torch.float64), rules.slope(near, phi(near), at_zero=slope)
     ).item() == pytest.approx(slope if slope else 1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("z", "y"), [(math.nan, math.nan), (1.0, math.nan), (math.inf, math.inf), (-1.0, -math.inf)]
+)
+def test_a_slope_that_is_not_finite_is_not_taken_for_the_limit(z: float, y: float) -> None:
+    assert not rules.slope(torch.tensor([z]), torch.tensor([y]), at_zero=0.5).isfinite().any()
 
 
 def call(name: str, arguments: Sequence[torch.Tensor], eps: float) -> tuple[torch.Tensor, ...]:

@@ -159,7 +159,7 @@ for (const style of document.querySelectorAll("article style")) {
 }
 
 const chapters = document.querySelector(".bd-sidebar-primary"), here = chapters?.querySelector("a.current");
-if (chapters && here) { // the list of pages begins at this one
+if (chapters && here) { // the list of pages shows this one
   chapters.scrollTop += here.getBoundingClientRect().top - chapters.getBoundingClientRect().top -
     chapters.clientHeight / 3;
 }

@@ -673,12 +673,12 @@ function changedPieces(model, name, start) {
  * Keep the model's linked keys and the part `#name.key=value` of the address alike, both ways.
  * @param {Model<{ [key: string]: any }>} model
  * @param {Address} address
+ * @param {{ [key: string]: any }} start their values at the start
  * @param {FrontEnd["accept"]} accept
  * @param {HTMLAnchorElement} link leads to the state in force
  * @returns {() => void} the clean-up
  */
-function followAddress(model, { name, keys }, accept, link) {
-  const start = Object.fromEntries(keys.map((key) => [key, model.get(key)]));
+function followAddress(model, { name, keys }, start, accept, link) {
   let timer = 0;
   const read = () => {
     const given = new URLSearchParams(location.hash.slice(1));
@@ -739,9 +739,9 @@ function wake(host, widget) {
   if (shared) state.data = window.companionData?.[shared]; // of a script that other pages load, too
   const model = pageModel(state), el = h("div");
   const link = h("a", { class: "lrp-link", onclick: () => copyOf(link) }, "Link to this state");
-  followAddress(model, address, widget.accept, link);
   const linked = address.linked ?? address.keys; // a slide's widget leaves the address alone
   const start = Object.fromEntries(linked.map((/** @type {string} */ key) => [key, model.get(key)]));
+  followAddress(model, address, start, widget.accept, link);
   host.companion = { model, changed: () => changedPieces(model, address.name, start) };
   host.replaceChildren(el, ...(address.keys.length ? [h("p", { class: "lrp-foot" }, link)] : []));
   widget.render({ model, el });
