@@ -352,6 +352,10 @@ def test_print_and_no_script_say_the_numbers(maps: Any, browser: Any, tmp_path: 
     assert all(
         page.locator(selector).is_visible() for selector in (".lrp-frontier-said", ".lrp-frontier-chart")
     )
+    folded = page.locator("details.lrp-more:not([open])")
+    assert folded.locator("p").last.is_visible(), "folded numbers are on paper"
+    page.emulate_media(media="screen")
+    assert not folded.locator("p").last.is_visible()
     context.close()
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()

@@ -357,7 +357,7 @@ function render({ model, el }) {
     ),
     h(
       "details",
-      {},
+      { class: "lrp-more" },
       h("summary", {}, "More numbers"),
       turns.tokens,
       numbers,
