@@ -321,7 +321,7 @@ def _small(one: Judged, *explainers: str) -> bool:
 POINTS: tuple[tuple[str, Holds, tuple[str, ...]], ...] = (
     ("The rules are learned", _learned, ()),
     ("A second copy adds little", lambda one: 1 / of_one("redundant", one) - 1 < 0.25, ()),
-    ("Shortcut: LOO, LRP and Shapley put it first", _shortcut, ()),
+    ("Shortcut: LOO, LRP and Shapley put it first, others do not", _shortcut, ()),
     ("Copies: LOO fails", lambda one: _small(one, "loo") and one.mean("redundant", "loo", "top") < 0.5, ()),
     ("Copies: the mask gradient fails", lambda one: _small(one, "mask-gradient"), ()),
     ("Copies: LRP and Shapley do not", _copies, ()),
