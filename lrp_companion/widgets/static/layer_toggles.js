@@ -823,7 +823,7 @@ function build(model, el, live) {
     boxes.show();
     chosen.show(true);
     const here = document.activeElement;
-    if (here === document.body || load?.contains(here)) work.focus({ preventScroll: true }); // the button is gone
+    if (here === document.body || load?.contains(here)) work.focus({ preventScroll: true });
   });
   const own = load ? ownText(model, [...boxes.own, load]) : "";
   el.replaceChildren(boxes.line, own, work, live.node);
