@@ -396,8 +396,8 @@ function triangle(model, hint) {
 }
 
 /**
- * Let a handle be dragged over a picture; a press next to it takes it there. A finger may scroll the page: next
- * to the handle only its tap counts, and on it a stroke up or down scrolls until the handle has the focus.
+ * Let a handle be dragged over a picture; a press next to it takes it there. A finger may scroll the page:
+ * next to the handle only its tap counts, and on it a stroke up or down scrolls until it has the focus.
  * @param {SVGSVGElement} picture
  * @param {SVGElement} handle
  * @param {(x: number, y: number) => void} go

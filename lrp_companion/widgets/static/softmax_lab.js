@@ -285,7 +285,7 @@ function sliderBank(model) {
 /**
  * What a quantity is called and looks like.
  * @param {typeof ROWS[number]} quantity
- * @returns {Child[]}
+ * @returns {(string | HTMLElement)[]}
  */
 function legend({ key, name, formula }) {
   const sample = h("i", { class: `lrp-key lrp-fill-${key}` });
