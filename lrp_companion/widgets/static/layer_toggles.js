@@ -180,7 +180,7 @@ function differences(first, second) {
   if (!a || !b) return [];
   if (a.target !== b.target) {
     const both = `${a.label} and ${b.label}`;
-    const says = `No difference: the two are explained for ${both}. Choose one class above.`;
+    const says = `No difference: the two are explained for ${both}. Choose one class.`;
     return [h("p", { class: "lrp-quiet" }, says)];
   }
   const pairs = shared(a.tokens, b.tokens).filter(([, j]) => !b.special[j]);
