@@ -122,6 +122,7 @@ function chart() {
   const whole = svg("line", { x1: BOX.left, x2: BOX.right, class: "lrp-whole" });
   const under = svg("text", { x: middle, y: 194, "text-anchor": "middle" }, "tokens removed");
   const beside = svg("text", { x: 4, y: 12 });
+  const dotted = svg("text", { x: 316, y: 194, "text-anchor": "end" }, "dotted: to come");
   const drawn = SIDES.map((side) => ({
     side,
     ahead: svg("path", { class: `lrp-ahead lrp-${side}` }),
@@ -130,7 +131,7 @@ function chart() {
   }));
   const frame = { viewBox: "0 0 320 200", role: "img", class: "lrp-curve" };
   const parts = drawn.flatMap(({ ahead, done, marks }) => [ahead, done, marks]);
-  const node = svg("svg", frame, grid, whole, parts, names, under, beside);
+  const node = svg("svg", frame, grid, whole, parts, names, under, dotted, beside);
   /** @param {Line[]} lines @param {number} step @param {string} target @param {string} label */
   const paint = (lines, step, target, label) => {
     const axes = axesOf(lines), { x, y } = axes;
@@ -336,7 +337,6 @@ function render({ model, el }) {
   const panels = SIDES.map((side) => panel(model, side));
   const curve = chart(), said = h("p", { class: "lrp-readout lrp-gap" }), table = summary(model);
   const means = { class: "lrp-scroll", role: "region", tabindex: 0, "aria-label": "Means of the curves" };
-  const figure = h("figure", {}, curve.node, h("figcaption", {}, "Dotted: steps to come"));
   el.replaceChildren(
     ...turns.nodes,
     said,
@@ -344,7 +344,7 @@ function render({ model, el }) {
       "div",
       { class: "lrp-watch" },
       h("div", { class: "lrp-panels" }, panels.map(({ node }) => node)),
-      h("div", { class: "lrp-outcome" }, figure, h("div", means, table.node)),
+      h("div", { class: "lrp-outcome" }, h("figure", {}, curve.node), h("div", means, table.node)),
     ),
     live.node,
   );
