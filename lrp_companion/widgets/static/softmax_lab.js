@@ -11,8 +11,8 @@
 const PRESETS = {
   "equal values": {
     set: { logits: [0, 0, 0, 0], values: [1, 1, 1, 1] },
-    ask: "All values are equal. What does removing a token change, and what do the two rules say? " +
-      "Then move one value: which bars react?",
+    ask: "All values are equal. What does removal change, and what do the rules say? " +
+      "Move one value: which bars react?",
     note: "A form of the paper's structural bias. All values are equal, so no token matters and LOO is 0, " +
       "whatever the logits; CP-LRP still gives each token A·v, and AttnLRP half of that. " +
       "Move one value: LOO reacts at every token, the two rules only at that token.",
