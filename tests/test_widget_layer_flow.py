@@ -108,8 +108,9 @@ def test_words_stand_under_their_columns_and_the_key_above(flows: Any, show: Any
             return (left + right) / 2;
           };
           const words = [...document.querySelectorAll('.lrp-flow-panel li > bdi')];
-          const cells = [...document.querySelectorAll('.lrp-flow-level:first-child > i')];
-          return words.map((word, i) => middle(word) - middle(cells[i]));
+          const level = innerWidth > 400 ? '.lrp-flow-level:first-child' : '.lrp-flow-1 .lrp-flow-loo';
+          const cells = [...document.querySelectorAll(`${level} > i`)];
+          return words.map((word, i) => middle(word) - middle(cells[i % cells.length]));
         }"""
     )
     assert len(off) and np.abs(off).max() < 1
@@ -119,6 +120,24 @@ def test_words_stand_under_their_columns_and_the_key_above(flows: Any, show: Any
     assert page.locator("li.lrp-differs").first.evaluate(frame) <= 1, "the gap to the next word"
     key = page.get_by_text("Rows: layers 3 to 1, embeddings, words, LOO")
     assert key.bounding_box()["y"] < page.locator(".lrp-flows").bounding_box()["y"]
+
+
+def test_a_phone_shows_both_methods_and_loo_at_once(flows: Any, show: Any) -> None:
+    page = show(LayerFlow(flows), viewport={"width": 390, "height": 844}, axe=True)
+    for k in range(len(flows[0]["attnlrp"].levels)):
+        left, right = (
+            page.locator(f".lrp-flow-{side} .lrp-flow-level").nth(k).bounding_box() for side in (0, 1)
+        )
+        assert left["y"] == right["y"] and left["x"] + left["width"] < right["x"]
+    loo = page.locator(".lrp-flow-1 .lrp-flow-loo").bounding_box()
+    lists = [page.locator(f".lrp-flow-{side} ol.lrp-tokens").bounding_box() for side in (0, 1)]
+    assert (
+        loo["y"]
+        < lists[0]["y"]
+        < lists[1]["y"]
+        < page.locator(".lrp-flow-0 > p.lrp-readout").bounding_box()["y"]
+    )
+    assert lists[1]["y"] + lists[1]["height"] < 844 and lists[0]["x"] == loo["x"]
 
 
 def test_a_change_is_told_in_parts(page: Any) -> None:

@@ -16,7 +16,7 @@ from lrp_companion.widgets import LayerPaths
 
 RESULTS = str(Path(__file__).resolve().parent.parent / "results")
 KINDS = ("run", "protocol", "path", "layer")
-START = ["sst2-companion", "positions", "back-to-front", 12]
+START = ["sst2-companion", "positions", "back-to-front", 8]
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,19 @@ def test_every_run_protocol_and_path(page: Any, data: dict[str, Any]) -> None:
             for label in PATHS.values():
                 page.get_by_label(label).check()
                 check(page, data)
+
+
+def test_it_opens_where_the_two_orders_differ_most_and_says_so(page: Any, data: dict[str, Any]) -> None:
+    cells = next(row for row in data["runs"] if row["key"] == START[0])["cells"]["positions"]
+    back, front = (cells[path]["mean"] for path in ("back-to-front", "front-to-back"))
+    gaps = [abs(back[k] - front[11 - k]) for k in range(12)]
+    layer = state_of(page, "layer")
+    assert gaps[layer - 1] == max(gaps) and page.get_by_role("slider").input_value() == str(layer)
+    said = page.locator(".lrp-paths-said").text_content()
+    assert said.startswith(f"Layers {layer} to 12 bypassed")
+    assert said.endswith(f" Layers 1 to {13 - layer} instead: {shown(front[12 - layer])}.")
+    page.get_by_label("single").check()
+    assert "instead" not in page.locator(".lrp-paths-said").text_content()
 
 
 def test_arrow_keys_and_the_pointer_read_the_layers(page: Any, data: dict[str, Any]) -> None:

@@ -136,6 +136,23 @@ def test_half_open_layers_are_the_exact_mixture(page: Any, made: Any) -> None:
     ]
 
 
+def test_on_a_phone_the_switches_stand_between_their_rows_and_r(made: Any, show: Any) -> None:
+    page = show(LayerToggles(*made), viewport={"width": 390, "height": 600}, axe=True)
+    page.locator(".lrp-switches").scroll_into_view_if_needed()
+
+    def height(selector: str, place: int = 0) -> float:
+        return float(page.locator(selector).nth(place).bounding_box()["y"])
+
+    loo, switched = (height("ol.lrp-tokens", place) for place in (0, 1))
+    assert loo < switched < height(".lrp-switches") < height(".lrp-result") < height(".lrp-histogram")
+    before = height(".lrp-switches")
+    for switch in page.locator(".lrp-switch").all():
+        switch.click()
+        assert abs(height(".lrp-switches") - before) < 1, "it stays under the finger"
+    result = page.locator(".lrp-result").bounding_box()
+    assert result["y"] + result["height"] <= 600 + 1
+
+
 def test_python_refuses_what_does_not_fit(toggles: LayerToggles, made: Any) -> None:
     lattices, loos = made
     with pytest.raises(InputError, match="layer 4; expected integers from 1 to 3"):

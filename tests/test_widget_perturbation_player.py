@@ -41,7 +41,27 @@ def hostile() -> dict[str, Any]:
 
 @pytest.fixture
 def page(paths: Any, show: Any) -> Any:
-    return show(PerturbationPlayer(paths), viewport={"width": 1000, "height": 900}, axe=True)
+    page = show(PerturbationPlayer(paths), viewport={"width": 1000, "height": 900}, axe=True)
+    put(page, text=0, step=0)
+    return page
+
+
+def test_it_opens_where_the_two_orders_differ_most_and_says_so(paths: Any, show: Any) -> None:
+    page = show(PerturbationPlayer(paths))
+    gaps = [
+        np.abs(np.subtract(*(path["methods"][name]["morf"]["logits"] for name in METHODS[1:])))
+        for path in paths
+    ]
+    text, step = state_of(page, "text"), state_of(page, "step")
+    assert gaps[text][step] == max(map(max, gaps)) and page.get_by_role("slider").input_value() == str(step)
+    logits = [paths[text]["methods"][name]["morf"]["logits"][step] for name in METHODS[1:]]
+    first, second = (f"{logit:.2f}".replace("-", "\N{MINUS SIGN}") for logit in logits)
+    said = f"the logit is {first} in the order of AttnLRP, {second} in that of CP-LRP. The lower"
+    assert said in page.locator(".lrp-gap").text_content()
+    page.get_by_role("radio").nth(1).check()
+    assert state_of(page, "step") == step, "another order at the same step"
+    put(page, left="loo", step=1)
+    assert "The higher one kept" in page.locator(".lrp-gap").text_content()
 
 
 def check(page: Any, paths: list[dict[str, Any]]) -> None:
@@ -147,7 +167,7 @@ def test_buttons_slider_and_keys_step(page: Any, paths: Any) -> None:
 def test_a_step_beyond_this_text_is_its_last_and_leaves_no_dead_press(paths: Any, show: Any) -> None:
     last, most = (len(path["methods"]["loo"]["morf"]["steps"]) for path in paths)
     assert last + 1 < most
-    page = show(PerturbationPlayer(paths), f"#player.step={most}")
+    page = show(PerturbationPlayer(paths), f"#player.text=0&player.step={most}")
     assert page.locator(".lrp-controls .lrp-readout").text_content() == f"step {last} of {last}"
     page.get_by_role("button", name="Back").click()
     assert state_of(page, "step") == last - 1

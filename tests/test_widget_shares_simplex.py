@@ -189,6 +189,30 @@ def test_the_mouse_drags_and_a_finger_taps(
     check(page, net, digits)
 
 
+def test_a_finger_that_goes_up_or_down_scrolls_and_one_that_goes_across_drags(shown: Open) -> None:
+    page = shown(has_touch=True, is_mobile=True, viewport={"width": 390, "height": 500})
+    ring = handle(page)
+    ring.scroll_into_view_if_needed()
+    start, finger = state_of(page, "shares"), page.context.new_cdp_session(page)
+
+    def stroke(right: float, down: float) -> float:
+        box, at = ring.bounding_box(), page.evaluate("scrollY")
+        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        for k in range(9):
+            kind, point = "touchMove" if k else "touchStart", {"x": x + right * k / 8, "y": y + down * k / 8}
+            finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
+            page.wait_for_timeout(20)
+        finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+        page.wait_for_timeout(200)
+        return float(page.evaluate("scrollY") - at)
+
+    assert stroke(10, -120) > 50 and state_of(page, "shares") == start
+    assert stroke(-10, 60) < -20 and state_of(page, "shares") == start
+    assert stroke(60, 10) == 0 and state_of(page, "shares")[0] > start[0]
+    moved = state_of(page, "shares")
+    assert stroke(0, -40) == 0 and state_of(page, "shares")[1] > moved[1], "now it is in use"
+
+
 def test_keys_move_the_point(shown: Open, net: LinearAttention, digits: list[dict[str, Any]]) -> None:
     page = shown()
     handle(page).focus()

@@ -112,12 +112,12 @@ def test_sliders_answer_to_keys_and_mouse(page: Any) -> None:
 
 
 def test_presets_show_the_papers_two_errors(page: Any) -> None:
-    for name in ("uniform logits", "large equal logits", "one dominates"):
+    for name in ("equal values", "large equal logits", "one dominates"):
         button = page.get_by_role("button", name=name)
         button.click()
         assert button.get_attribute("aria-pressed") == "true"
         check(page)
-        if name == "uniform logits":
+        if name == "equal values":
             assert np.abs(page.evaluate(READ, "loo")).max() < 1e-12 and min(page.evaluate(READ, "cp")) == 0.25
             assert page.locator(".lrp-facts tbody td").nth(1).text_content() == "undefined"
         if name == "large equal logits":
@@ -139,7 +139,7 @@ def test_presets_show_the_papers_two_errors(page: Any) -> None:
     put(page, logits=[-1.1, 0.1, 2.3, 0])
     page.get_by_role("button", name="all logits + 1").click()
     assert state_of(page, "logits") == [-0.1, 1.1, 3.3, 1]
-    page.get_by_role("button", name="uniform logits").focus()
+    page.get_by_role("button", name="equal values").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
     assert state_of(page, "values") == [2, 1, 0, -1]

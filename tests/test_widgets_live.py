@@ -159,7 +159,8 @@ def test_a_widget_lives_in_jupyterlab(lab: str, browser: Any) -> None:
     cell.get_by_role("button", name="flat", exact=True).first.click()
     cell.get_by_role("button", name="one dominates").click()
     cell.get_by_role("button", name="right").last.click()
-    cell.get_by_role("button", name="Forward").click()
+    for name in ("First", "Forward"):
+        cell.get_by_role("button", name=name, exact=True).click()
     assert cell.locator("ol.lrp-tokens").count() == 5
     cell.get_by_role("radio", name="Random").check()
     cell.get_by_role("slider", name="Step").last.press("End")

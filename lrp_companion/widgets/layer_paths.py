@@ -12,6 +12,7 @@ from lrp_companion.show.tables import table
 from lrp_companion.widgets.base import Widget, check_address
 
 TRAITS = {"run": "runs", "protocol": "protocols", "path": "paths"}
+OTHER_END = {"front-to-back": "back-to-front", "back-to-front": "front-to-back"}
 
 
 class LayerPaths(Widget, front="layer_paths"):
@@ -28,7 +29,8 @@ class LayerPaths(Widget, front="layer_paths"):
     run : the key of the run: data set and model.
     protocol : "words", "positions" or "sums".
     path : "front-to-back", "back-to-front" or "single".
-    layer : the layer k that is read, from 1; the last one where a run has fewer.
+    layer : the layer k that is read, from 1; the last one where a run has fewer. At first the one at which as
+        many layers from the other end give the most different r; the last one for single layers.
 
     Raises
     ------
@@ -58,7 +60,7 @@ class LayerPaths(Widget, front="layer_paths"):
         start = run if run is not None else data["runs"][0]["key"]
         checked = check_address("LayerPaths", address)
         super().__init__(data=dict(data), run=start, protocol=protocol, path=path, address=checked)
-        self.layer = self._shown()["layers"]
+        self.layer = self._farthest_apart()
 
     @traitlets.validate("run", "protocol", "path")
     def _check_key(self, proposal: Any) -> str:
@@ -73,6 +75,16 @@ class LayerPaths(Widget, front="layer_paths"):
 
     def _shown(self) -> Mapping[str, Any]:
         return next(row for row in self.data["runs"] if row["key"] == self.run)
+
+    def _farthest_apart(self) -> int:
+        """The layer at which the path is farthest from as many layers taken from the other end."""
+        shown, other = self._shown(), OTHER_END.get(self.path)
+        if other is None:
+            return int(shown["layers"])
+        cells = shown["cells"][self.protocol]
+        pairs = zip(cells[self.path]["mean"], reversed(cells[other]["mean"]), strict=True)
+        gaps = [0 if None in pair else abs(pair[0] - pair[1]) for pair in pairs]
+        return 1 + gaps.index(max(gaps))
 
     def _label(self, name: str) -> str:
         rows, value = self.data[TRAITS[name]], getattr(self, name)

@@ -29,7 +29,7 @@ class PerturbationPlayer(Widget, front="perturbation_player"):
     text : which text, from 0.
     left, right : the methods of the two sides.
     order : "morf" (most relevant first) or "lerf" (least relevant first).
-    step : how many steps have been taken.
+    step : how many steps have been taken; at first, like the text, where the two curves are farthest apart.
 
     >>> PerturbationPlayer(paths)  # doctest: +SKIP
     PerturbationPlayer(6 texts; loo, attnlrp, cp-lrp)
@@ -52,9 +52,10 @@ class PerturbationPlayer(Widget, front="perturbation_player"):
                 hint="use perturbation_paths",
             )
         labels = {name: look.label for name, look in styles(methods).items()}
-        data = {"methods": labels, "texts": [_plain(path) for path in paths]}
+        texts = [_plain(path) for path in paths]
         left, right, address = methods[-2:][0], methods[-1], check_address("PerturbationPlayer", address)
-        super().__init__(data=data, left=left, right=right, address=address)
+        data, (text, step) = {"methods": labels, "texts": texts}, _farthest_apart(texts, left, right)
+        super().__init__(data=data, left=left, right=right, text=text, step=step, address=address)
 
     @traitlets.validate("left", "right")
     def _check_method(self, proposal: Any) -> str:
@@ -95,6 +96,16 @@ def _most_steps(texts: Sequence[Mapping[str, Any]]) -> int:
     """The number of steps of the longest curve."""
     methods = [curves for text in texts for curves in text["methods"].values()]
     return max(len(curves[order]["steps"]) for curves in methods for order in ORDERS)
+
+
+def _farthest_apart(texts: Sequence[Mapping[str, Any]], left: str, right: str) -> tuple[int, int]:
+    """The text and step at which two methods' logits differ most, the most relevant tokens first."""
+    gaps = {}
+    for place, text in enumerate(texts):
+        curves = (text["methods"][method]["morf"]["logits"] for method in (left, right))
+        for step, (first, second) in enumerate(zip(*curves, strict=False)):
+            gaps[place, step] = abs(first - second)
+    return max(gaps, key=lambda where: gaps[where])
 
 
 _NAME = "PerturbationPlayer"

@@ -95,8 +95,12 @@ function grid(text, levels, method, go) {
     row.append(...cells, r);
     return { row, cells, r };
   };
-  const rows = levels.map((level, k) => line(shortName(level), { title: level, onclick: () => go(k) }));
-  const { loo } = text, last = loo ? [line("LOO", { class: "lrp-flow-level lrp-flow-loo" })] : [];
+  const rows = levels.map((level, k) => {
+    const order = `order:${2 * k + method}`; // on a phone both methods share a grid
+    return line(shortName(level), { title: level, style: order, onclick: () => go(k) });
+  });
+  const below = { class: "lrp-flow-level lrp-flow-loo", style: `order:${2 * levels.length}` };
+  const { loo } = text, last = loo ? [line("LOO", below)] : [];
   const style = `--lrp-columns:${text.tokens.length}`;
   const node = h(
     "div",
@@ -134,7 +138,7 @@ function grid(text, levels, method, go) {
  * @returns {{ node: HTMLElement, paint: (place: number, step: number, without: boolean) => string }}
  */
 function panel({ methods, levels, texts }, method, go) {
-  const holder = h("div", {}), line = h("p", { class: "lrp-readout" });
+  const holder = h("div", { class: "lrp-flow-holder" }), line = h("p", { class: "lrp-readout" });
   const frame = { class: `lrp-flow-panel lrp-flow-${method}` }, r = h("strong", {});
   const title = h("p", { class: "lrp-flow-title" }, h("b", {}, methods[method]), " ", r);
   const node = h("div", frame, title, holder, line);
@@ -148,6 +152,7 @@ function panel({ methods, levels, texts }, method, go) {
       drawn = grid(text, levels, method, go);
       row = tokenRow(text.tokens, text.special, `Relevance by ${methods[method]}`);
       row.node.style.setProperty("--lrp-columns", String(text.tokens.length));
+      row.node.dataset.method = methods[method];
       holder.replaceChildren(drawn.node, row.node);
     }
     drawn.paint(step, marked, left);

@@ -21,9 +21,8 @@
 
 const FIELD = { left: 34, right: 262, top: 20, bottom: 176 }; // names of the lines stand right of it
 const PAPER = "the paper's model";
-const KEY =
-  `Line and band: this project, with 95 % intervals. Rings, dashed: ${PAPER}, Table A3 as printed; ` +
-  "its protocol is not known. Dotted: no layer bypassed (AttnLRP) and all (CP-LRP).";
+const KEY = `Band: 95 % interval. Rings: ${PAPER}, Table A3, protocol unknown. ` +
+  "Dotted: AttnLRP (no layer bypassed) and CP-LRP (all).";
 
 /**
  * @param {"run" | "protocol" | "path" | "layer"} key
@@ -73,6 +72,18 @@ function reading({ run, protocol, path, layer }) {
   const project = `r = ${withInterval(mean[k], low[k], high[k])} in this project`;
   const paper = run.paper ? `, ${say(run.paper[path][k])} in ${PAPER}` : "";
   return `${bypassed(path, layer, run.layers)}: ${project}${paper}.`;
+}
+
+/**
+ * As many layers from the other end, where the path has two.
+ * @param {View} view
+ * @returns {string}
+ */
+function otherEnd({ run, protocol, path, layer }) {
+  const other = path === "front-to-back" ? "back-to-front" : "front-to-back", k = run.layers + 1 - layer;
+  if (path === "single") return "";
+  const layers = bypassed(other, k, run.layers).replace("bypassed", "instead");
+  return ` ${layers}: ${say(run.cells[protocol][other].mean[k - 1] ?? NaN)}.`;
 }
 
 /**
@@ -297,7 +308,7 @@ function render({ model, el }) {
   const words = h("div", { class: "lrp-paths-words" }, readout, said, h("p", { class: "lrp-quiet" }, KEY));
   el.replaceChildren(turns.node, h("div", { class: "lrp-outcome" }, figure, words), live.node);
   return follow(model, ["run", "protocol", "path", "layer"], () => {
-    const now = view(), here = reading(now), judged = verdict(now);
+    const now = view(), here = reading(now) + otherEnd(now), judged = verdict(now);
     turns.show(now);
     slider.max = String(now.run.layers);
     slider.value = String(now.layer);

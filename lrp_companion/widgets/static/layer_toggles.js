@@ -180,7 +180,7 @@ function differences(first, second) {
   if (!a || !b) return [];
   if (a.target !== b.target) {
     const both = `${a.label} and ${b.label}`;
-    const says = `No difference: the two are explained for ${both}. Choose one class above.`;
+    const says = `No difference: the two are explained for ${both}. Choose one class.`;
     return [h("p", { class: "lrp-quiet" }, says)];
   }
   const pairs = shared(a.tokens, b.tokens).filter(([, j]) => !b.special[j]);
@@ -216,7 +216,7 @@ class Panel {
     this.status = h("p", { class: "lrp-quiet", role: "status" });
     this.waits = h("p", { class: "lrp-shared", hidden: true });
     this.head = h("p", { class: "lrp-readout" });
-    this.rows = h("div", {});
+    this.rows = h("div", { class: "lrp-rows" });
     this.signs = h("p", { class: "lrp-readout" });
     this.removal = h("p", { class: "lrp-readout", "aria-live": "polite" });
     this.painted = () => {};
@@ -809,7 +809,8 @@ function build(model, el, live) {
     both = () => model.get("compare") ? [first, second] : [first];
   const loaded = () => first.companion !== null, chosen = controls(model), between = h("div", {});
   const boxes = sentenceChoice(model, loaded);
-  const work = h("div", { tabindex: -1, role: "region", "aria-label": "Explanations" }, chosen.node);
+  const region = { class: "lrp-work", tabindex: -1, role: "region", "aria-label": "Explanations" };
+  const work = h("div", region, chosen.node);
   work.append(h("div", { class: "lrp-side-by-side" }, first.node, staged ? second.node : []), between);
   first.painted = second.painted = () => {
     between.replaceChildren(...(model.get("compare") ? differences(first, second) : []));
@@ -822,7 +823,7 @@ function build(model, el, live) {
     boxes.show();
     chosen.show(true);
     const here = document.activeElement;
-    if (here === document.body || load?.contains(here)) work.focus(); // the button that had it is gone
+    if (here === document.body || load?.contains(here)) work.focus({ preventScroll: true });
   });
   const own = load ? ownText(model, [...boxes.own, load]) : "";
   el.replaceChildren(boxes.line, own, work, live.node);

@@ -122,6 +122,7 @@ function chart() {
   const whole = svg("line", { x1: BOX.left, x2: BOX.right, class: "lrp-whole" });
   const under = svg("text", { x: middle, y: 194, "text-anchor": "middle" }, "tokens removed");
   const beside = svg("text", { x: 4, y: 12 });
+  const dotted = svg("text", { x: 316, y: 194, "text-anchor": "end" }, "dotted: to come");
   const drawn = SIDES.map((side) => ({
     side,
     ahead: svg("path", { class: `lrp-ahead lrp-${side}` }),
@@ -130,7 +131,7 @@ function chart() {
   }));
   const frame = { viewBox: "0 0 320 200", role: "img", class: "lrp-curve" };
   const parts = drawn.flatMap(({ ahead, done, marks }) => [ahead, done, marks]);
-  const node = svg("svg", frame, grid, whole, parts, names, under, beside);
+  const node = svg("svg", frame, grid, whole, parts, names, under, dotted, beside);
   /** @param {Line[]} lines @param {number} step @param {string} target @param {string} label */
   const paint = (lines, step, target, label) => {
     const axes = axesOf(lines), { x, y } = axes;
@@ -258,12 +259,12 @@ function controls(model) {
   };
   const { play, stop, go, here } = stepper(model, { last, pause: 900, kind: "lrp-play" });
   /** @param {Partial<State>} values */
-  const begin = (values) => {
+  const turn = (values) => {
     stop();
-    put(model, { ...values, step: 0 });
+    put(model, values);
   };
-  const text = dropdown("Text", texts.map(beginning), (place) => begin({ text: place }));
-  const order = choice("Remove the", ORDER_NAMES, (value) => begin({ order: /** @type {Order} */ (value) }));
+  const text = dropdown("Text", texts.map(beginning), (place) => turn({ text: place }));
+  const order = choice("Remove the", ORDER_NAMES, (value) => turn({ order: /** @type {Order} */ (value) }));
   const jump = (/** @type {number} */ step) => {
     stop();
     go(step);
@@ -311,27 +312,50 @@ function linesOf(model) {
 }
 
 /**
+ * What the curves show at a step, in words.
+ * @param {Line[]} lines
+ * @param {Order} order
+ * @param {number} step
+ * @returns {string}
+ */
+function inWords(lines, order, step) {
+  const [a, b] = lines.map(({ logits }) => say(logits[Math.min(step, logits.length - 1)]));
+  const [first, second] = lines.map(({ name }) => name);
+  if (a === b) return `At step ${step} the logit is ${a} in either order.`;
+  const says = order === "morf"
+    ? "The lower one removed what matters sooner."
+    : "The higher one kept what matters longer.";
+  return `At step ${step} the logit is ${a} in the order of ${first}, ${b} in that of ${second}. ${says}`;
+}
+
+/**
  * @param {Place<State>} place
  * @returns {() => void}
  */
 function render({ model, el }) {
   const { texts } = model.get("data"), live = liveLine(), turns = controls(model);
   const panels = SIDES.map((side) => panel(model, side));
-  const curve = chart(), caption = h("figcaption", {}), table = summary(model);
+  const curve = chart(), said = h("p", { class: "lrp-readout lrp-gap" }), table = summary(model);
   const means = { class: "lrp-scroll", role: "region", tabindex: 0, "aria-label": "Means of the curves" };
   el.replaceChildren(
     ...turns.nodes,
-    h("div", { class: "lrp-panels" }, panels.map(({ node }) => node)),
-    h("div", { class: "lrp-outcome" }, h("figure", {}, caption, curve.node), h("div", means, table.node)),
+    said,
+    h(
+      "div",
+      { class: "lrp-watch" },
+      h("div", { class: "lrp-panels" }, panels.map(({ node }) => node)),
+      h("div", { class: "lrp-outcome" }, h("figure", {}, curve.node), h("div", means, table.node)),
+    ),
     live.node,
   );
   const end = follow(model, ["text", "left", "right", "order", "step"], () => {
     const { label } = texts[model.get("text")], step = turns.here(), at = turns.show();
-    const said = panels.map((side) => side.paint(step));
-    const words = `${at}: ${said.join("; ")}`;
+    const gone = panels.map((side) => side.paint(step));
+    const words = `${at}: ${gone.join("; ")}`;
     table.paint(step);
-    caption.textContent = `${at}; dotted: steps to come`;
-    curve.paint(linesOf(model), step, label, `Curves of the logit of ${label}. ${words}`);
+    const lines = linesOf(model);
+    said.textContent = inWords(lines, model.get("order"), step);
+    curve.paint(lines, step, label, `Curves of the logit of ${label}. ${words}`);
     live.say(words);
   });
   return () => {

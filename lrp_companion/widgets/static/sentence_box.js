@@ -77,7 +77,7 @@ function render({ model, el }) {
   const load = loader(data, (companion) => {
     const box = textBox(companion, data, el);
     load.replaceWith(box);
-    if (document.activeElement === document.body) box.querySelector("input")?.focus();
+    if (document.activeElement === document.body) box.querySelector("input")?.focus({ preventScroll: true });
   });
   el.replaceChildren(h("p", {}, "Your sentence in the widget above:"), load);
   return () => {};

@@ -396,8 +396,8 @@ function triangle(model, hint) {
 }
 
 /**
- * Let a handle be dragged over a picture; a press next to it takes it there. A finger next to it may
- * scroll the page, so only its tap counts.
+ * Let a handle be dragged over a picture; a press next to it takes it there. A finger may scroll the page:
+ * next to the handle only its tap counts, and on it a stroke up or down scrolls until it has the focus.
  * @param {SVGSVGElement} picture
  * @param {SVGElement} handle
  * @param {(x: number, y: number) => void} go
@@ -405,6 +405,9 @@ function triangle(model, hint) {
  */
 function makeDraggable(picture, handle, go) {
   const onHandle = (/** @type {Event} */ event) => handle.contains(/** @type {Node} */ (event.target));
+  const take = () => handle.focus({ preventScroll: true });
+  /** @type {PointerEvent | null} a finger's first touch, while it may still mean to scroll */
+  let first = null;
   const toward = (/** @type {MouseEvent} */ event) => {
     const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(
       picture.getScreenCTM()?.inverse(),
@@ -412,18 +415,27 @@ function makeDraggable(picture, handle, go) {
     go(x, y);
   };
   picture.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0 || (event.pointerType === "touch" && !onHandle(event))) return;
+    const touch = event.pointerType === "touch";
+    if (event.button !== 0 || (touch && !onHandle(event))) return;
     picture.setPointerCapture(event.pointerId);
-    handle.focus({ preventScroll: true });
+    first = touch && !handle.matches(":focus") ? event : null;
+    if (!touch) take();
     event.preventDefault();
     if (!onHandle(event)) toward(event);
   });
-  handle.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false }); // no scroll
+  handle.addEventListener("touchmove", (event) => first || event.preventDefault(), { passive: false });
   picture.addEventListener("pointermove", (event) => {
-    if (picture.hasPointerCapture(event.pointerId)) toward(event);
+    if (!picture.hasPointerCapture(event.pointerId)) return;
+    const { clientX, clientY } = first ?? event;
+    if (first && Math.abs(event.clientX - clientX) <= Math.abs(event.clientY - clientY)) return;
+    first = null;
+    toward(event);
   });
+  picture.addEventListener("pointerup", take);
   picture.addEventListener("click", (event) => {
-    if (/** @type {PointerEvent} */ (event).pointerType === "touch" && !onHandle(event)) toward(event);
+    if (/** @type {PointerEvent} */ (event).pointerType !== "touch") return;
+    take();
+    if (!onHandle(event)) toward(event);
   });
 }
 

@@ -9,17 +9,17 @@
 
 /** @type {{ [name: string]: { set: Inputs, ask: string, note: string } }} */
 const PRESETS = {
-  "uniform logits": {
+  "equal values": {
     set: { logits: [0, 0, 0, 0], values: [1, 1, 1, 1] },
-    ask: "All values are equal. What does removing a token change, and what do the two rules say? " +
-      "Then move one value: which bars react?",
-    note: "A form of the paper's structural bias. All values are equal, so no token matters and LOO is 0; " +
-      "CP-LRP still gives each token A·v, and AttnLRP half of that. " +
+    ask: "All values are equal. What does removal change, and what do the rules say? " +
+      "Move one value: which bars react?",
+    note: "A form of the paper's structural bias. All values are equal, so no token matters and LOO is 0, " +
+      "whatever the logits; CP-LRP still gives each token A·v, and AttnLRP half of that. " +
       "Move one value: LOO reacts at every token, the two rules only at that token.",
   },
   "large equal logits": {
     set: { logits: [6, 6, 6, 6], values: [2, 1, 0, -1] },
-    ask: "Attention is flat, as with logits of 0. Shift all logits: which bars move, and which stay?",
+    ask: "Attention is flat, as with logits of 0. Press “all logits + 1”: which bars move, and which stay?",
     note: "The paper's linearisation error. Attention is flat, and AttnLRP's part at the logit is " +
       `z·(n − 1)/2n times LOO, here ${(6 * 3) / 8} times. ` +
       "Shift all logits: LOO stays, and this part grows, vanishes or changes sign.",
@@ -29,7 +29,7 @@ const PRESETS = {
     ask: "Token 1 holds nearly all of the attention. How large is its effect, and how large is AttnLRP's " +
       "part at its logit?",
     note: "Token 1 holds nearly all of the attention. The slope A·(v − o) is almost 0 there, and so is " +
-      "AttnLRP's part at the logit; LOO, the effect of removing the token, is large.",
+      "AttnLRP's part at the logit, shifted or not; LOO, the effect of removing the token, is large.",
   },
 };
 const FREE = {
@@ -283,6 +283,16 @@ function sliderBank(model) {
 }
 
 /**
+ * What a quantity is called and looks like.
+ * @param {typeof ROWS[number]} quantity
+ * @returns {(string | HTMLElement)[]}
+ */
+function legend({ key, name, formula }) {
+  const sample = h("i", { class: `lrp-key lrp-fill-${key}` });
+  return [sample, `${name} `, h("span", { class: "lrp-quiet" }, formula)];
+}
+
+/**
  * @param {HTMLElement} head
  * @param {Child[]} cells
  * @param {Child} [end] what follows the cells
@@ -298,13 +308,11 @@ function tableRow(head, cells, end = []) {
  * @param {number} count
  * @returns {{ node: HTMLElement, paint: (result: Result) => void }}
  */
-function scoreRow({ key, name, formula }, count) {
+function scoreRow(quantity, count) {
   const texts = Array.from({ length: count }, () => h("span", {}));
   const bars = texts.map(() => h("i", {})), total = h("td", { role: "cell", class: "lrp-sum" });
   const shares = bars.map((bar, i) => [texts[i], h("div", { class: "lrp-share" }, bar)]);
-  const sample = h("i", { class: `lrp-key lrp-fill-${key}` }),
-    rule = h("span", { class: "lrp-quiet" }, formula);
-  const head = h("th", { role: "rowheader", scope: "row" }, sample, `${name} `, rule);
+  const { key } = quantity, head = h("th", { role: "rowheader", scope: "row" }, legend(quantity));
   const node = tableRow(head, key === "attention" ? shares : texts, total);
   node.className = `lrp-row-${key}`;
   /** @param {Result} result */
@@ -424,6 +432,11 @@ function render({ model, el }) {
     h("div", { class: "lrp-controls" }, moves.buttons),
     named.note,
     sliders.bank,
+    h(
+      "p",
+      { class: "lrp-lab-key", "aria-hidden": "true" },
+      ROWS.slice(1).map((row) => h("span", {}, legend(row))),
+    ),
     scores.table,
     fold,
     h("p", { class: "lrp-readout" }, "output o = Σ A·v = ", output),
