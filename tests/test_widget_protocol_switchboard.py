@@ -420,8 +420,8 @@ def test_an_address_with_an_options_former_key_opens(data: Any, show: Any, visit
     other = visit(f"{page.url.split('#')[0]}#switchboard.choices=embedding,everything,mask")
     other.wait_for_selector("[data-ready]")
     check(other, "sst", ["embedding", "all", "mask"])
-    other.get_by_role("radio", name="site word", exact=True).click()
-    assert state(other) == ("sst", ["word", "all", "mask"])
+    other.get_by_role("radio", name="site word+position").click()
+    assert state(other) == ("sst", ["word+position", "all", "mask"])
 
 
 def hostile(data: dict[str, Any]) -> dict[str, Any]:
