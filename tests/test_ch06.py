@@ -23,12 +23,12 @@ from lrp_companion import ProtocolSwitchboard
 from lrp_companion.checks import CompanionError, InputError, SourceError
 from lrp_companion.metrics import Interval
 from lrp_companion.paper.digit_variants import digit_grid, digit_ig, paper_values
-from lrp_companion.paper.protocol_grid import PROTOCOL_AXES, counts, grid
+from lrp_companion.paper.protocol_grid import GRID_OPTIONS, PROTOCOL_AXES, counts, grid
 from lrp_companion.paper.report import find_trainings
 from lrp_companion.runs.base_run import points
 from lrp_companion.runs.digit_jobs import VARIANT_AXES
 from lrp_companion.runs.load import MnistGridRun, TextRun, load_run
-from lrp_companion.schema import AXIS_OPTIONS, Protocol
+from lrp_companion.schema import Protocol
 from lrp_companion.widgets.boards import _steps, digit_board, switchboard
 
 RESULTS = RECORD.parent
@@ -37,7 +37,7 @@ RESULTS = RECORD.parent
 
 
 def unpacked(of_run: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    shape = tuple(map(len, AXIS_OPTIONS.values()))
+    shape = tuple(map(len, GRID_OPTIONS.values()))
     cells = np.frombuffer(base64.b64decode(of_run["cells"]), "<i2").reshape(*shape, 9)
     return cells, np.frombuffer(base64.b64decode(of_run["undefined"]), "<u2").reshape(shape)
 
@@ -75,12 +75,14 @@ def test_switchboard_of_several_runs(turned, tmp_path):  # noqa: F811
     board = switchboard([load_run(mnist_run(tmp_path / "digits", maps)), imdb, turned])["boards"][0]
     assert [one["label"] for one in board["runs"]] == ["IMDB, 6 layers", "SST-2, 12 layers"]
     assert [axis["key"] for axis in board["axes"]] == list(PROTOCOL_AXES)
-    assert [len(axis["options"]) for axis in board["axes"]] == [3, 2, 3, 4, 3, 3]
+    assert [len(axis["options"]) for axis in board["axes"]] == [3, 2, 2, 4, 3, 3]
     assert board["start"] == {"run": "turned", **vars(Protocol())}
     cells, missing = unpacked(board["runs"][0])
     assert (cells[:, :, :, 2:] == -32768).all() and (missing[:, :, :, 2:] == 2).all()
     assert (cells[:, :, :, :2, ..., 0] != -32768).all()
     assert cells[0, 0, 0, 0, 0, 0, ::3].tolist() == [3500, 5000, 1500]
+    maps = [(option["key"], option.get("was")) for option in board["axes"][2]["options"]]
+    assert maps == [("raw", "absolute-sum"), ("sum-to-one", None)], "addresses from before have three maps"
     names = ["words only (default)", "nearest to the paper's SST numbers", "largest flip"]
     assert [preset["label"] for preset in board["presets"]] == [f"{n} (SST-2, 12 layers)" for n in names]
     marked = [preset["state"] for preset in board["presets"][1:]]

@@ -17,12 +17,12 @@ from plain_rows import counted, plain_loo
 from test_report import level, mnist_run, text_run
 
 from lrp_companion.checks import CompanionError, InputError
-from lrp_companion.metrics import Interval, bootstrap_mean
+from lrp_companion.metrics import Interval, agreement, bootstrap_mean
 from lrp_companion.metrics.statistics import resampled, side_of_zero
 from lrp_companion.paper import protocol_grid
 from lrp_companion.paper.protocol_grid import PROTOCOL_AXES, grid
 from lrp_companion.runs.load import TextRun, load_run
-from lrp_companion.schema import AXIS_OPTIONS, PROTOCOLS, Protocol
+from lrp_companion.schema import AXIS_OPTIONS, PROTOCOLS, SITES, STATISTICS, TOKEN_CHOICES, Protocol
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "results" / "sst2-companion"
@@ -76,7 +76,7 @@ def test_two_hundred_cells_are_what_the_rows_give():
     run_grid = grid(run)
     generator = np.random.default_rng(7)
     cells = list(itertools.product(*run_grid.axes.values()))
-    assert len(cells) == 648 and run_grid.n == len(plain.jobs)
+    assert len(cells) == 432 and run_grid.n == len(plain.jobs)
     drawn = np.random.default_rng(0).integers(0, run_grid.n, size=(10_000, run_grid.n))
     for number, k in enumerate(generator.choice(len(cells), 200, replace=False)):
         protocol = Protocol(**dict(zip(PROTOCOL_AXES, cells[k], strict=True)))
@@ -90,6 +90,23 @@ def test_two_hundred_cells_are_what_the_rows_give():
             assert (cell["difference"].low, cell["difference"].high) == pytest.approx(limits, abs=1e-6), (
                 protocol
             )
+
+
+@recorded
+@pytest.mark.parametrize("name", ["sst2-companion", "imdb-companion"])
+def test_maps_divided_by_their_absolute_sum_have_the_r_of_raw_maps(name):
+    """Why a grid has two maps and not three: in the recorded maps, by every statistic, token by token."""
+    run = load_run(ROOT / "results" / "maps" / name)
+    assert isinstance(run, TextRun)
+    asked = itertools.product(("cp-lrp", "attnlrp"), SITES, TOKEN_CHOICES, STATISTICS)
+    for method, site, tokens, statistic in asked:
+        raw = Protocol(site=site, tokens=tokens, statistic=statistic)
+        pairs = zip(run.maps(method, site=site), run.loo(raw), run.specials(), strict=True)
+        maps = [(ours, loo, np.isin(np.arange(len(loo)), special)) for ours, loo, special in pairs][::9]
+        r = np.array([agreement(*three, raw) for three in maps])
+        divided = replace(raw, map="absolute-sum")
+        assert [agreement(*three, divided) for three in maps] == pytest.approx(r, abs=1e-9, nan_ok=True)
+        assert np.array_equal(run.r(method, divided), run.r(method, raw), equal_nan=True)
 
 
 # -- draws ---------------------------------------------------------------------------------------------------
@@ -126,7 +143,7 @@ def turned(tmp_path_factory: pytest.TempPathFactory) -> TextRun:
 
 def test_a_grid_holds_what_was_put_in(turned):
     run_grid = grid(turned)
-    assert run_grid.shape == (3, 2, 3, 4, 3, 3) and run_grid.effects.shape == (3, 2, 2, 4, 3, 3)
+    assert run_grid.shape == (3, 2, 2, 4, 3, 3) == run_grid.effects.shape
     assert run_grid.title == "SST-2, 12 layers"
     assert run_grid.cell()["difference"].mean == pytest.approx(-0.25, abs=1e-6)
     assert run_grid.cell()["b"].mean == pytest.approx(0.75, abs=1e-6)
@@ -182,7 +199,7 @@ def test_main_effects_are_means_over_cells(turned):
     by_site = run_grid.effects.reshape(3, -1).mean(1)
     assert [rows["site", site]["mean"].mean for site in AXIS_OPTIONS["site"]] == pytest.approx(by_site)
     assert rows["site", "word"]["moves by"].mean == pytest.approx(by_site[0] - run_grid.effects.mean())
-    for name, options in run_grid.distinct.items():
+    for name, options in run_grid.axes.items():
         assert sum(rows[name, option]["moves by"].mean for option in options) == pytest.approx(0, abs=1e-12)
     assert (
         rows["tokens", "all"]["mean"].low

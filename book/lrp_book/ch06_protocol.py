@@ -102,7 +102,7 @@ def variance_table(
 
 @mpl.rc_context(LOOK)
 def specification_curve(cells: Grid, *, wide: bool = False) -> Drawing:
-    """Draw all distinct cells of a run sorted by effect, with intervals above and the options of each cell
+    """Draw all cells of a run sorted by effect, with intervals above and the options of each cell
     below; the three `PROTOCOLS` are pointed out. `wide`: flat, as on a slide.
     """
     rows = cells.curve()
@@ -129,7 +129,7 @@ def specification_curve(cells: Grid, *, wide: bool = False) -> Drawing:
             top.plot(x[mask], effect[mask], label=label, **look)
     top.axhline(0, color=INK, linewidth=0.9)
     top.set_ylabel(name)
-    options = [(choice, option) for choice, options in cells.distinct.items() for option in options]
+    options = [(choice, option) for choice, options in cells.axes.items() for option in options]
     option_matrix(bottom, rows, options, AXIS_LABELS, inline=wide)
     bottom.set_xlabel("combinations of choices, by effect")
     return finished(
@@ -201,7 +201,7 @@ def option_dots(grids: Sequence[Grid]) -> Drawing:
         (name, option): AXIS_LABELS[name][1][option]
         for name in PROTOCOL_AXES
         for one in grids
-        for option in one.distinct[name]
+        for option in one.axes[name]
     }
     said = [f"Mean of {EFFECT} over all combinations with an option."]
     for one, means in zip(grids, effects, strict=True):
@@ -266,7 +266,7 @@ def stated_cells(grid: Grid) -> list[Row]:
 
 
 def anova(grid: Grid) -> list[Row]:
-    """Shares of the variance of the effect over the distinct cells, for each choice and each pair of choices.
+    """Shares of the variance of the effect over the cells, for each choice and each pair of choices.
 
     The cells are means over the same examples. Single examples are not split in this way here.
     """
@@ -283,7 +283,7 @@ def matched_share(grid: Grid, choice: str, options: Sequence[str]) -> float:
         hint = "with one option nothing varies"
         raise InputError("matched_share", got=f"{len(options)} options", expected="two or more", hint=hint)
     places = [
-        grid.distinct[choice].index(choose("matched_share", choice, option, grid.distinct[choice]))
+        grid.axes[choice].index(choose("matched_share", choice, option, grid.axes[choice]))
         for option in options
     ]
     effects = np.take(grid.effects, places, axis=PROTOCOL_AXES.index(choice))
@@ -293,7 +293,7 @@ def matched_share(grid: Grid, choice: str, options: Sequence[str]) -> float:
 
 
 def choice_effects(grid: Grid) -> list[Row]:
-    """The mean effect over all distinct cells with an option, and how far it is from the mean over all cells.
+    """The mean effect over all cells with an option, and how far it is from the mean over all cells.
 
     Returns
     -------
@@ -302,7 +302,7 @@ def choice_effects(grid: Grid) -> list[Row]:
     """
     mean, mean_draws = grid.effects.mean(), grid.draws.reshape(len(grid.draws), -1).mean(1)
     out = []
-    for axis, (name, options) in enumerate(grid.distinct.items()):
+    for axis, (name, options) in enumerate(grid.axes.items()):
         for place, option in enumerate(options):
             effects, draws = np.take(grid.effects, place, axis), np.take(grid.draws, place, axis + 1)
             option_draws = draws.reshape(len(draws), -1).mean(1)

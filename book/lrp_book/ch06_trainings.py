@@ -80,15 +80,14 @@ def trainings(runs: Sequence[TextRun]) -> xr.DataArray:
     Returns
     -------
     DataArray
-        Axes `training`, those of a protocol (without the map that repeats another) and `of`: mean, low and
+        Axes `training`, those of a grid and `of`: mean, low and
         high, the 95 % interval over examples. Its attributes are `runs` and `title` (data, depth and n).
     """
     _check(runs)
     cells = []
     for one in map(grid, runs):
         coords = {name: list(options) for name, options in {**one.axes, "of": OF}.items()}
-        effects = xr.DataArray(one.values[..., 2, :], coords, list(coords))
-        cells.append(effects.sel(map=list(one.distinct["map"])))
+        cells.append(xr.DataArray(one.values[..., 2, :], coords, list(coords)))
     out = xr.concat(cells, "training", join="inner").assign_coords(training=[run.model for run in runs])
     return out.assign_attrs(runs=tuple(runs), title=f"{title(runs[0])}, n = {runs[0].n:,}")
 

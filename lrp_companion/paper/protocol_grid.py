@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -21,15 +21,17 @@ from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import AXIS_OPTIONS, DEFAULT_PROTOCOL, MAP_CHOICES, Protocol
 
 Row = dict[str, Any]
-PROTOCOL_AXES = tuple(AXIS_OPTIONS)
-"""The axes of a grid, in this order; they are the fields of `Protocol`."""
+DISTINCT = MAP_CHOICES[:2]  # the third divides by a positive number: it has the r of the first
+GRID_OPTIONS = {**AXIS_OPTIONS, "map": DISTINCT}
+"""The axes of a grid, in this order, the fields of `Protocol`; and the options that can differ in r."""
+PROTOCOL_AXES = tuple(GRID_OPTIONS)
 AXIS_LABELS = {
     "site": (
         "relevance read at",
         {"word": "words", "word+position": "words + positions", "embedding": "whole embedding"},
     ),
     "tokens": ("tokens that count", {"no-special": "without [CLS], [SEP]", "all": "all"}),
-    "map": ("map", {"raw": "raw", "sum-to-one": "sum to one", "absolute-sum": "absolute sum"}),
+    "map": ("map", {"raw": "raw", "sum-to-one": "sum to one"}),
     "removal": (
         "LOO removes by",
         {
@@ -45,7 +47,6 @@ AXIS_LABELS = {
 """Each choice and its options in words."""
 ESTIMATES = ("a", "b", "difference")
 DATA_NAMES = {"sst2": "SST-2", "imdb": "IMDB"}
-DISTINCT = MAP_CHOICES[:2]  # the third has the r of the first
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Grid:
     values : shape (*axes, 3, 3): for a, b and a - b the mean, the lower and the upper limit; NaN where
         undefined.
     defined : shape (*axes, 3): over how many examples each mean is.
-    draws : shape (10000, *axes without "absolute-sum"): the mean difference in each draw.
+    draws : shape (10000, *axes): the mean difference in each draw.
     """
 
     run: str
@@ -79,14 +80,9 @@ class Grid:
         return tuple(len(options) for options in self.axes.values())
 
     @property
-    def distinct(self) -> dict[str, tuple[str, ...]]:
-        """The axes without the map that repeats another."""
-        return {**self.axes, "map": tuple(option for option in self.axes["map"] if option in DISTINCT)}
-
-    @property
     def effects(self) -> np.ndarray:
-        """Mean differences of the distinct cells, shape of `distinct`."""
-        return self.values[:, :, : len(self.distinct["map"]), ..., 2, 0]
+        """Mean difference of every cell, shape of `axes`."""
+        return self.values[..., 2, 0]
 
     @cached_property
     def protocols(self) -> list[Protocol]:
@@ -94,12 +90,14 @@ class Grid:
         return list(protocols_of(self.axes))
 
     def cell(self, protocol: Protocol = DEFAULT_PROTOCOL) -> dict[str, Interval]:
-        """The intervals "a", "b" and "difference" of one cell.
+        """The intervals "a", "b" and "difference" of one cell; those of raw maps for the map "absolute-sum".
 
         Raises
         ------
         InputError : the run was not made with this removal.
         """
+        if protocol.map not in DISTINCT:
+            protocol = replace(protocol, map="raw")
         for name, options in self.axes.items():
             choose("Grid", name, getattr(protocol, name), options)
         return self._at(self.protocols.index(protocol))
@@ -113,7 +111,7 @@ class Grid:
         }
 
     def curve(self) -> list[Row]:
-        """The specification curve: one row per distinct cell that has an effect, sorted by it.
+        """The specification curve: one row per cell that has an effect, sorted by it.
 
         Returns
         -------
@@ -121,11 +119,10 @@ class Grid:
             Rows with `rank` (from 1, smallest effect first), every choice, `a`, `b`, `difference`, and `side`
             ("above", "below", "across": where the whole interval lies from 0).
         """
-        effects = self.values[..., 2, 0].ravel()
-        distinct = (k for k, one in enumerate(self.protocols) if one.map in DISTINCT)
-        known = [k for k in distinct if not np.isnan(effects[k])]
+        effects = self.effects.ravel()
+        known = np.flatnonzero(~np.isnan(effects))
         out = []
-        for rank, k in enumerate(sorted(known, key=lambda k: effects[k]), 1):
+        for rank, k in enumerate(sorted(known.tolist(), key=lambda k: effects[k]), 1):
             cell = self._at(k)
             side = side_of_zero(cell["difference"])
             out.append({"rank": rank, **vars(self.protocols[k]), **cell, "side": side})
@@ -153,10 +150,9 @@ def grid(run: TextRun, *, a: str = "cp-lrp", b: str = "attnlrp") -> Grid:
 
 
 def _grid(run: TextRun, a: str, b: str) -> Grid:
-    axes = run.options
-    distinct = {**axes, "map": DISTINCT}
-    shape = tuple(map(len, distinct.values()))
-    r = [np.stack([run.r(method, protocol) for protocol in protocols_of(distinct)], 1) for method in (a, b)]
+    axes = {**run.options, "map": DISTINCT}
+    shape = tuple(map(len, axes.values()))
+    r = [np.stack([run.r(method, protocol) for protocol in protocols_of(axes)], 1) for method in (a, b)]
     values, defined, draws = [], [], np.empty(0)
     for column in (*r, r[0] - r[1]):
         mean, draws, count = resampled(column)
@@ -164,12 +160,9 @@ def _grid(run: TextRun, a: str, b: str) -> Grid:
         defined.append(count)
     table = np.stack(values, -2).reshape(*shape, 3, 3)
     counted = np.stack(defined, -1).reshape(*shape, 3)
-    maps = [DISTINCT.index("raw" if option == "absolute-sum" else option) for option in axes["map"]]
     differences = draws.reshape(-1, *shape)
     task = run.task if dataset_of(run) else ""
-    return Grid(
-        run.name, title(run), task, run.n, a, b, axes, table[:, :, maps], counted[:, :, maps], differences
-    )
+    return Grid(run.name, title(run), task, run.n, a, b, axes, table, counted, differences)
 
 
 def title(run: TextRun) -> str:
@@ -189,7 +182,7 @@ def needs_text(operation: str, run: Any) -> None:
 
 
 def counts(grid: Grid, **fixed: str) -> Row:
-    """How many distinct cells have their whole interval above 0, below 0, or across it.
+    """How many cells have their whole interval above 0, below 0, or across it.
 
     Parameters
     ----------
@@ -202,9 +195,9 @@ def counts(grid: Grid, **fixed: str) -> Row:
     """
     for name, option in fixed.items():
         choose("counts", "choice", name, PROTOCOL_AXES)
-        choose("counts", name, option, grid.distinct[name])
+        choose("counts", name, option, grid.axes[name])
     rows = [row for row in grid.curve() if fixed.items() <= row.items()]
-    cells = math.prod(len(options) for name, options in grid.distinct.items() if name not in fixed)
+    cells = math.prod(len(options) for name, options in grid.axes.items() if name not in fixed)
     by_side = [row["side"] for row in rows]
     out: Row = {"cells": cells, **{side: by_side.count(side) for side in ("above", "below", "across")}}
     out["undefined"] = cells - out["above"] - out["below"] - out["across"]

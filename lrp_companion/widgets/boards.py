@@ -12,6 +12,7 @@ from lrp_companion.paper.digit_variants import MAPS_COMPARED, VARIANT_LABELS, di
 from lrp_companion.paper.digit_variants import paper_values as digit_paper_values
 from lrp_companion.paper.protocol_grid import (
     AXIS_LABELS,
+    GRID_OPTIONS,
     PROTOCOL_AXES,
     Grid,
     Row,
@@ -21,7 +22,6 @@ from lrp_companion.paper.protocol_grid import (
 )
 from lrp_companion.registry import label_of
 from lrp_companion.runs.load import MnistGridRun, TextRun
-from lrp_companion.schema import AXIS_OPTIONS
 from lrp_companion.widgets.base import packed
 from lrp_companion.widgets.protocol_switchboard import SCALE, UNDEFINED
 
@@ -45,8 +45,10 @@ def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -
     if not grids:
         hint = "make one with lrp-companion run sst2"
         raise InputError("switchboard", got="no runs on reviews", expected=f"one with {a} and {b}", hint=hint)
+    axes = _axes(GRID_OPTIONS, AXIS_LABELS)
+    axes[PROTOCOL_AXES.index("map")]["options"][0]["was"] = "absolute-sum"  # of the same r, in old links
     marked = [
-        {"label": f"{label} ({cells.title})", "state": _state(cells.run, vars(protocol), AXIS_OPTIONS)}
+        {"label": f"{label} ({cells.title})", "state": _state(cells.run, vars(protocol), GRID_OPTIONS)}
         for label, cells, protocol in presets(grids)
     ]
     board = {
@@ -54,7 +56,7 @@ def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -
         "label": "Reviews",
         "a": label_of(a),
         "b": label_of(b),
-        "axes": _axes(AXIS_OPTIONS, AXIS_LABELS),
+        "axes": axes,
         "runs": [_packed_run(cells) for cells in grids],
         "start": marked[0]["state"],
         "presets": marked,
@@ -113,9 +115,9 @@ def _key(option: Any) -> str:
 
 def _packed_run(cells: Grid) -> Row:
     """One run's cells over all options of every axis, undefined where the run lacks an option."""
-    shape = tuple(map(len, AXIS_OPTIONS.values()))
+    shape = tuple(map(len, GRID_OPTIONS.values()))
     values, missing = np.full((*shape, 9), UNDEFINED), np.full(shape, cells.n)
-    block = np.ix_(*([AXIS_OPTIONS[name].index(o) for o in cells.axes[name]] for name in PROTOCOL_AXES))
+    block = np.ix_(*([GRID_OPTIONS[name].index(o) for o in cells.axes[name]] for name in PROTOCOL_AXES))
     values[block] = _steps(cells.values[..., [1, 0, 2], :].reshape(*cells.shape, 9))  # b, a, a - b
     missing[block] = cells.n - cells.defined[..., 2]
     return {

@@ -42,7 +42,7 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
         exist.
 
     >>> ProtocolSwitchboard(switchboard(runs))  # doctest: +SKIP
-    ProtocolSwitchboard(Reviews: 2 runs, 648 combinations)
+    ProtocolSwitchboard(Reviews: 2 runs, 432 combinations)
     """
 
     links: ClassVar[tuple[str, ...]] = ("board", "run", "choices")

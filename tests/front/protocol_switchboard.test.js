@@ -137,6 +137,15 @@ Deno.test("the state in force is one that there is", () => {
   ]);
 });
 
+Deno.test("an option is found by its former key, too", () => {
+  const [site, removal] = BOARD.axes, [mask, ...rest] = removal.options;
+  const board = { ...BOARD, axes: [site, { ...removal, options: [{ ...mask, was: "hide" }, ...rest] }] };
+  assert.deepEqual(placesOf(board, ["embedding", "hide"]), [1, 0]);
+  assert.deepEqual(placesOf(board, ["embedding", "delete"]), [1, 1]);
+  assert.equal(placesOf(board, ["embedding"]), null);
+  assert.equal(placesOf(board, ["embedding", "show"]), null);
+});
+
 Deno.test("a preset changes the start where it says so", () => {
   assert.deepEqual(startOf(BOARD), { run: RUN, choices: ["word", "mask"] });
   assert.deepEqual(startOf(BOARD, { run: "second", site: "embedding" }), {

@@ -1,6 +1,6 @@
 // Every choice of the protocol as a row of switches; the numbers of each combination were computed before.
 
-/** @typedef {{ key: string, label: string }} Option */
+/** @typedef {{ key: string, label: string, was?: string }} Option `was`: another key, in older addresses */
 /** @typedef {{ key: string, label: string, options: Option[] }} Axis one choice of the protocol */
 /** @typedef {{ [key: string]: string }} Start a run, and an option per axis */
 
@@ -186,7 +186,9 @@ function startOf(board, state = {}) {
  * @returns {number[] | null}
  */
 function placesOf(board, choices) {
-  const places = board.axes.map(({ options }, axis) => options.findIndex(({ key }) => key === choices[axis]));
+  const places = board.axes.map(({ options }, axis) =>
+    options.findIndex(({ key, was }) => [key, was].includes(choices[axis]))
+  );
   return choices.length === places.length && !places.includes(-1) ? places : null;
 }
 
