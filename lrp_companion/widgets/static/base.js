@@ -656,17 +656,27 @@ function joinAddress(before, name, pieces) {
 }
 
 /**
- * What of a widget's state is not as at the start, each `name.key=value`.
+ * One part of a widget's state, as an address has it: `name.key=value`.
+ * @param {Model<{ [key: string]: any }>} model
+ * @param {string} name
+ * @param {string} key
+ * @returns {string}
+ */
+function piece(model, name, key) {
+  const text = encodeURIComponent(toAddress(model.get(key))).replace(/\.$/, "%2E"); // cut off by programs
+  return `${name}.${key}=${text.replaceAll("%2C", ",")}`;
+}
+
+/**
+ * What of a widget's state is not as at the start, piece by piece.
  * @param {Model<{ [key: string]: any }>} model
  * @param {string} name
  * @param {{ [key: string]: any }} start
  * @returns {string[]}
  */
 function changedPieces(model, name, start) {
-  const text = (/** @type {string} */ key) =>
-    encodeURIComponent(toAddress(model.get(key))).replace(/\.$/, "%2E"); // which programs cut off a link
   const changed = Object.keys(start).filter((key) => !alike(model.get(key), start[key]));
-  return changed.map((key) => `${name}.${key}=${text(key).replaceAll("%2C", ",")}`);
+  return changed.map((key) => piece(model, name, key));
 }
 
 /**
@@ -690,8 +700,13 @@ function followAddress(model, { name, keys }, start, accept, link) {
     }
   };
   const address = () => joinAddress(location.hash.slice(1), name, changedPieces(model, name, start));
+  const lead = () => { // at the start, too, to this widget
+    const pieces = changedPieces(model, name, start);
+    const said = pieces.length || !keys.length ? pieces : [piece(model, name, keys[0])];
+    link.href = `#${joinAddress(location.hash.slice(1), name, said)}`;
+  };
   const write = () => {
-    link.href = `#${address()}`;
+    lead();
     clearTimeout(timer);
     timer = setTimeout(() => {
       const hash = address();
@@ -701,9 +716,7 @@ function followAddress(model, { name, keys }, start, accept, link) {
   };
   read();
   addEventListener("hashchange", read); // replaceState above is silent: every event is the reader's
-  const stop = follow(model, keys, () => {
-    link.href = `#${address()}`;
-  });
+  const stop = follow(model, keys, lead);
   for (const key of keys) model.on(`change:${key}`, write);
   return () => {
     stop();

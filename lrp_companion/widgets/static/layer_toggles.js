@@ -789,9 +789,7 @@ function controls(model) {
     classes.node.hidden = !loaded;
   };
   const line = (/** @type {Child[]} */ ...parts) => h("div", { class: "lrp-controls" }, ...parts);
-  const first = reduced
-    ? line("Softmax bypassed in no layer:", attnlrp, "in all:", cpLrp)
-    : line(ends.buttons, options.nodes[0]);
+  const first = reduced ? line("All layers:", attnlrp, cpLrp) : line(ends.buttons, options.nodes[0]);
   const last = reduced ? [] : [line(options.nodes.slice(1), classes.node)];
   return { node: h("div", {}, first, bank.node, sliders.node, last), show };
 }
