@@ -139,7 +139,7 @@ def test_playing_advances_and_stops_at_the_end(
 ) -> None:
     context = browser.new_context(reduced_motion=motion)
     page, widget = context.new_page(), made(name)
-    widget.text = 1
+    widget.text, widget.step = 1, 0
     page.clock.install(time="2030-01-01T00:00:00")
     page.goto(widget_page(widget, tmp_path))
     page.wait_for_selector("[data-ready]", state="attached")
