@@ -168,3 +168,16 @@ def follow(context: Any, awake: dict[Any, Any], address: str, name: str, given: 
             arg=host,
         )
     assert watch.nothing(), (address, watch)
+
+
+def stroke(page: Any, start: tuple[float, float], right: float, down: float) -> float:
+    """Draw a finger over the page; return how far the page scrolled."""
+    finger, at = page.context.new_cdp_session(page), page.evaluate("scrollY")
+    for k in range(9):
+        point = {"x": start[0] + right * k / 8, "y": start[1] + down * k / 8}
+        kind = "touchMove" if k else "touchStart"
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
+        page.wait_for_timeout(20)
+    finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+    page.wait_for_timeout(200)
+    return float(page.evaluate("scrollY") - at)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import put, state_of, widget_page
+from browsing import put, state_of, stroke, widget_page
 
 from lrp_companion import InputError, ProtocolSwitchboard
 from lrp_companion.widgets.base import packed
@@ -452,6 +452,26 @@ def test_long_names_stay_inside(data: Any, show: Any, width: int) -> None:
     for tab in page.get_by_role("tab").all():
         tab.click()
         assert page.evaluate(OUTSIDE) == 0 and page.locator(".lrp-strip").first.bounding_box()["width"] > 100
+
+
+def test_a_finger_scrolls_over_the_curve_draws_across_it_and_taps(data: Any, show: Any) -> None:
+    page = show(
+        ProtocolSwitchboard(data), viewport={"width": 390, "height": 500}, has_touch=True, is_mobile=True
+    )
+    curve = page.locator("[role=slider]")
+    curve.scroll_into_view_if_needed()
+    rank = lambda: int(curve.get_attribute("aria-valuenow"))  # noqa: E731
+
+    def at(part: float) -> tuple[float, float]:
+        box = curve.bounding_box()
+        return box["x"] + part * box["width"], box["y"] + box["height"] / 2
+
+    start = rank()
+    assert stroke(page, at(0.8), 3, 90) < -20 and rank() == start
+    stroke(page, at(0.2), 60, 4)
+    drawn = rank()
+    page.touchscreen.tap(*at(0.9))
+    assert start != drawn < rank()
 
 
 def test_hostile_labels_are_text_and_a_phone_has_room(data: Any, show: Any) -> None:

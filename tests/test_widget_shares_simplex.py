@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import traitlets
-from browsing import put, state_of
+from browsing import put, state_of, stroke
 from lrp_book.ch02_digits import first_of_each_class
 
 from lrp_companion.checks import InputError
@@ -193,24 +193,19 @@ def test_a_finger_that_goes_up_or_down_scrolls_and_one_that_goes_across_drags(sh
     page = shown(has_touch=True, is_mobile=True, viewport={"width": 390, "height": 500})
     ring = handle(page)
     ring.scroll_into_view_if_needed()
-    start, finger = state_of(page, "shares"), page.context.new_cdp_session(page)
+    start = state_of(page, "shares")
 
-    def stroke(right: float, down: float) -> float:
-        box, at = ring.bounding_box(), page.evaluate("scrollY")
-        x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-        for k in range(9):
-            kind, point = "touchMove" if k else "touchStart", {"x": x + right * k / 8, "y": y + down * k / 8}
-            finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
-            page.wait_for_timeout(20)
-        finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-        page.wait_for_timeout(200)
-        return float(page.evaluate("scrollY") - at)
+    def drawn(right: float, down: float, *, beside: float = 0) -> float:
+        box = ring.bounding_box()
+        x, y = box["x"] + box["width"] / 2 + beside, box["y"] + box["height"] / 2
+        return stroke(page, (x, y), right, down)
 
-    assert stroke(10, -120) > 50 and state_of(page, "shares") == start
-    assert stroke(-10, 60) < -20 and state_of(page, "shares") == start
-    assert stroke(60, 10) == 0 and state_of(page, "shares")[0] > start[0]
+    assert drawn(10, -120) > 50 and state_of(page, "shares") == start
+    assert drawn(-10, 60) < -20 and state_of(page, "shares") == start
+    assert drawn(3, -60, beside=60) > 20 and state_of(page, "shares") == start, "beside the ring, too"
+    assert drawn(60, 10) == 0 and state_of(page, "shares")[0] > start[0]
     moved = state_of(page, "shares")
-    assert stroke(0, -40) == 0 and state_of(page, "shares")[1] > moved[1], "now it is in use"
+    assert drawn(0, -40) == 0 and state_of(page, "shares")[1] > moved[1], "now it is in use"
 
 
 def test_keys_move_the_point(shown: Open, net: LinearAttention, digits: list[dict[str, Any]]) -> None:

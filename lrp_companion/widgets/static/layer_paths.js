@@ -217,10 +217,9 @@ function chart(levels, point) {
     viewBox: "0 0 360 208",
     role: "img",
     class: "lrp-paths-chart",
-    onpointermove: at,
-    onpointerdown: at,
   };
   const node = svg("svg", frame, grid, band, flat, now, printed, line, marks, names, beside, under);
+  followPointer(node, at, true);
   /** @param {View} view @param {string} label */
   const paint = (view, label) => {
     const { run, protocol, path, layer } = view, scale = scales(run), { x, y } = scale;

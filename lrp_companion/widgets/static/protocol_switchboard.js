@@ -661,14 +661,7 @@ function cursor(model, go, axis) {
     const box = node.getBoundingClientRect(), part = (event.clientX - box.left) / box.width;
     step(Math.floor(part * settle(model).table.order.length));
   };
-  node.addEventListener("pointerdown", (event) => {
-    if (event.button !== 0) return;
-    node.setPointerCapture(event.pointerId);
-    point(event);
-  });
-  node.addEventListener("pointermove", (event) => {
-    if (node.hasPointerCapture(event.pointerId)) point(event);
-  });
+  followPointer(node, point);
   node.addEventListener("keydown", (event) => {
     const view = settle(model), rank = rankAfterKey(event, rankOf(view), view.table.order.length);
     if (rank === undefined) return;

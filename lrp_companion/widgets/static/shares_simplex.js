@@ -407,7 +407,7 @@ function makeDraggable(picture, handle, go) {
   const onHandle = (/** @type {Event} */ event) => handle.contains(/** @type {Node} */ (event.target));
   const take = () => handle.focus({ preventScroll: true });
   /** @type {PointerEvent | null} a finger's first touch, while it may still mean to scroll */
-  let first = null;
+  let first = null, held = false; // the browser gives a finger to the picture, pressed on the handle or not
   const toward = (/** @type {MouseEvent} */ event) => {
     const { x, y } = new DOMPoint(event.clientX, event.clientY).matrixTransform(
       picture.getScreenCTM()?.inverse(),
@@ -418,6 +418,7 @@ function makeDraggable(picture, handle, go) {
     const touch = event.pointerType === "touch";
     if (event.button !== 0 || (touch && !onHandle(event))) return;
     picture.setPointerCapture(event.pointerId);
+    held = true;
     first = touch && !handle.matches(":focus") ? event : null;
     if (!touch) take();
     event.preventDefault();
@@ -425,13 +426,18 @@ function makeDraggable(picture, handle, go) {
   });
   handle.addEventListener("touchmove", (event) => first || event.preventDefault(), { passive: false });
   picture.addEventListener("pointermove", (event) => {
-    if (!picture.hasPointerCapture(event.pointerId)) return;
+    if (!held) return;
     const { clientX, clientY } = first ?? event;
     if (first && Math.abs(event.clientX - clientX) <= Math.abs(event.clientY - clientY)) return;
     first = null;
     toward(event);
   });
-  picture.addEventListener("pointerup", take);
+  for (const kind of ["pointerup", "pointercancel"]) {
+    picture.addEventListener(kind, () => {
+      held = false;
+      if (kind === "pointerup") take();
+    });
+  }
   picture.addEventListener("click", (event) => {
     if (/** @type {PointerEvent} */ (event).pointerType !== "touch") return;
     take();
