@@ -325,7 +325,7 @@ MUTATIONS: list[Mutation] = [
     rule("layer norm: gamma forgotten", "* (gamma / sd)", "* (1 / sd)"),
     rule("layer norm: sd forgotten", "* (gamma / sd)", "* gamma"),
     rule("layer norm: no stabiliser", "h = _stabilised(g_y, y, eps) *", "h = g_y *"),
-    rule("elementwise: no limit at zero", "(at_zero, at_zero, at_zero)", "(0.0, 0.0, 0.0)"),
+    rule("elementwise: no limit at zero", "masked_fill_(z == 0, at_zero)", "masked_fill_(z == 0, 0.0)"),
     # the wiring of one layer
     layer_block("bypass the other way round", "if bypass:", "if not bypass:"),
     layer_block("children swapped",
