@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from lrp_book import ch09_real
 from lrp_book.ch07_errors import FEATURES, errs_table, where_it_errs
 from lrp_book.ch07_remedy import (
     QUESTIONS,
@@ -30,6 +31,7 @@ from lrp_book.labels import method_label
 from lrp_book.records.concentration import concentrations
 from lrp_book.records.tune_options import options_to_try
 from lrp_book.significance import holm
+from lrp_book.yardsticks import difference, load
 from tiny_models import LONG_TEXTS, reviews
 
 from lrp_companion import Classifier, InputError
@@ -37,6 +39,7 @@ from lrp_companion.checks import SourceError
 from lrp_companion.methods.hybrid import hybrid
 from lrp_companion.methods.mask_gradient import LOW, MANY, quadrature
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
+from lrp_companion.metrics.statistics import side_of_zero
 from lrp_companion.runs.execute import execute
 from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.runs.review_jobs import TextJobs
@@ -328,3 +331,22 @@ def test_the_best_mask_of_the_records_is_the_one_that_was_run():
         name = "lrp:bypass=" + "+".join(map(str, row["layers bypassed"]))
         assert name in load_run(RESULTS / "frontier" / f"sst2-{row['model']}").methods
         assert record["config"]["data"].startswith("sst2/train") and row["n"] >= 100
+
+
+def test_what_the_answers_say_without_a_number_holds() -> None:
+    """Sides by Shapley values; chapter 5's two statistics on IMDB."""
+    sentences = load(f"{RESULTS}/shapley", "companion")["companion"]
+    statistics = ("pearson", "spearman")
+    for by in statistics:
+        more = difference(sentences, "mask-gradient-8", "mask-gradient", by, judge="shapley")
+        assert more.low < 0 < more.high, "eight groups are no closer than one"
+    for part in ("facts", "sentences", "sst2"):
+        r = ch09_real.r_of(f"{RESULTS}/smollm2", f"{part}-maps", "shapley")
+        for by, rule in itertools.product(statistics, ("attnlrp", "cp-lrp")):
+            side = side_of_zero(ch09_real.gap(r, ("word", "words"), by, (rule, "loo attention-mask")))
+            assert side == ("across" if (part, by) == ("sst2", "pearson") else "below")
+    run = load_run(RESULTS / "imdb-companion")
+    assert isinstance(run, TextRun)
+    read = {by: Protocol(site="word+position", tokens="all", statistic=by) for by in statistics}
+    sides = [side_of_zero(run.difference("cp-lrp", "attnlrp", read[by])) for by in statistics]
+    assert sides == ["across", "below"]

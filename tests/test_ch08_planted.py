@@ -246,6 +246,8 @@ def test_what_the_chapter_says_of_the_planted_words_holds():
     others = [name for name in groups["llama"][0].values.explainer.values if not name.startswith("rollout")]
     blind = ch.on_top_by_rule(groups["post-ln-first"], "rollout:residual=true")
     assert min(blind) > max(min(ch.on_top_by_rule(groups["post-ln-first"], name)) for name in others)
+    ig = {name: ch.on_top_by_rule(group, "ig:n_steps=20") for name, group in groups.items()}
+    assert max(ig["llama"]) < 0.7 and min(ig["post-ln-first"]) > 0.85
     rules = ("loo", "attnlrp", "cp-lrp")
     loo, attnlrp, cp_lrp = ([one.mean("negator", name, "top") for one in groups["llama"]] for name in rules)
     assert max(attnlrp[2], cp_lrp[2]) < 0.1 and abs(cp_lrp[1] - loo[1]) < 0.02

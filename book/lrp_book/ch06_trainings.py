@@ -80,8 +80,8 @@ def trainings(runs: Sequence[TextRun]) -> xr.DataArray:
     Returns
     -------
     DataArray
-        Axes `training`, those of a grid and `of`: mean, low and
-        high, the 95 % interval over examples. Its attributes are `runs` and `title` (data, depth and n).
+        Axes `training`, those of a grid and `of`: mean, low and high, the 95 % interval over examples. Its
+        attributes are `runs` and `title` (data, depth and n).
     """
     _check(runs)
     cells = []
