@@ -202,10 +202,11 @@ def test_a_finger_that_goes_up_or_down_scrolls_and_one_that_goes_across_drags(sh
 
     assert drawn(10, -120) > 50 and state_of(page, "shares") == start
     assert drawn(-10, 60) < -20 and state_of(page, "shares") == start
-    assert drawn(3, -60, beside=60) > 20 and state_of(page, "shares") == start, "beside the ring, too"
     assert drawn(60, 10) == 0 and state_of(page, "shares")[0] > start[0]
     moved = state_of(page, "shares")
     assert drawn(0, -40) == 0 and state_of(page, "shares")[1] > moved[1], "now it is in use"
+    used = state_of(page, "shares")
+    assert drawn(3, -200, beside=60) > 20 and state_of(page, "shares") == used, "beside the ring, too"
 
 
 def test_keys_move_the_point(shown: Open, net: LinearAttention, digits: list[dict[str, Any]]) -> None:

@@ -424,7 +424,9 @@ function makeDraggable(picture, handle, go) {
     event.preventDefault();
     if (!onHandle(event)) toward(event);
   });
-  handle.addEventListener("touchmove", (event) => first || event.preventDefault(), { passive: false });
+  handle.addEventListener("touchmove", (event) => {
+    if (!first && event.cancelable) event.preventDefault();
+  }, { passive: false });
   picture.addEventListener("pointermove", (event) => {
     if (!held) return;
     const { clientX, clientY } = first ?? event;
