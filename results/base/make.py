@@ -23,6 +23,7 @@ from lrp_book.records import config_of, real
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import kept_logits
 from lrp_companion.methods.common import to_numpy
+from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.schema import REMOVALS
 from lrp_companion.sources import base_model, load_dataset
 
@@ -35,15 +36,23 @@ PARTS: dict[str, dict[str, Any]] = {
     "paths": {"data": "sst2", "limit": None, "chunk": 436},
     "lattice": {"data": "sst2", "limit": 200, "chunk": 20},
     "shapley": {"data": "sst2", "limit": 200, "chunk": 50},
+    "sst2": {"data": "sst2", "limit": None, "chunk": 128},
     "imdb": {"data": "imdb", "limit": 200, "chunk": 25},
-    "imdb-rest": {"data": "imdb", "limit": 200, "chunk": 5},
-    "imdb-paths": {"data": "imdb", "limit": 200, "chunk": 100},
+    "imdb-rest": {"data": "imdb", "limit": 200, "chunk": 5, "first": "shortest"},
+    "imdb-maps": {"data": "imdb", "limit": 200, "chunk": 1, "first": "drawn"},
+    "imdb-paths": {"data": "imdb", "limit": 200, "chunk": 1, "first": "drawn"},
+    "imdb-singles": {"data": "imdb", "limit": 200, "chunk": 1, "first": "drawn"},
+    "singles": {"data": "sst2", "limit": 200, "chunk": 10, "first": "drawn"},
 }
 REVIEW_REMOVALS, REVIEW_CHUNK = ("attention-mask", "mask-token"), 16
 """Removals of whole reviews, and how many tokens a step of their curves removes."""
 REST = ("attnlrp", "cp-lrp", "gradient-x-input", "rollout", "mask-gradient")
-"""Methods for the reviews that `imdb` lacks, the shortest first, with LOO by the attention mask alone: what
-two cores can do."""
+"""Methods for the reviews that `imdb` lacks, the shortest first, and for SST-2, with LOO by the attention
+mask alone: what two cores can do."""
+DRAWN = ("loo attention-mask", *METHODS)
+"""Maps of the reviews that were drawn first, as far as two cores get; of what `imdb` and `imdb-rest` have of
+a review, nothing is computed again.
+"""
 TOUCH = (
     "a warm and honest film", "the jokes are old and the plot never moves",
     "not a good film , but a short one", "she saves every scene that she is in",
@@ -79,7 +88,7 @@ def make(
     config |= {"quick": True} if quick else {}
 
     def of_texts(some: real.Texts) -> real.Arrays:
-        if part == "imdb-rest":
+        if part in ("imdb-rest", "sst2"):
             removals = ("attention-mask",)
             return real.explained(clf, some, removals=removals, methods=REST, curve_chunk=None)
         if part in ("maps", "imdb"):
@@ -91,13 +100,39 @@ def make(
             return real.explained(clf, some, removals=chosen, methods=methods, curve_chunk=curve_chunk)
         if part == "lattice":
             return real.lattice_of(clf, some)
+        if part == "imdb-maps":
+            return drawn(clf, some, known(clf, some))
+        if part == "imdb-paths":
+            loo = known(clf, some).get("loo attention-mask")
+            return real.paths_of(clf, some, loo=None if loo is None else [loo])
+        if part.endswith("singles"):
+            return real.singles_of(clf, some, chunk=REVIEW_CHUNK if part.startswith("imdb") else 1)
         if part == "shapley":
             return real.shapley_of(clf, some, permutations=128, seed=seed)
         return real.paths_of(clf, some)
 
-    order: dict[str, Any] = {"chunk": plan["chunk"], "shortest_first": part == "imdb-rest"}
+    order: dict[str, Any] = {"chunk": plan["chunk"], "first": plan.get("first", "longest")}
     done = real.part_of(out, texts, of_texts, clf=clf, config=config, say=say, **order)
     real.summarise(out, done)
+
+
+def known(clf: Classifier, some: real.Texts) -> real.Arrays:
+    """What the records of reviews have of one of them."""
+    (example,), name = some.examples, Path(clf.card.name).name
+    found = (real.of_example(RECORDS / f"{name}-{part}.npz", example) for part in ("imdb-rest", "imdb"))
+    return {key: values for of_part in found for key, values in of_part.items()}
+
+
+def drawn(clf: Classifier, some: real.Texts, made: real.Arrays) -> real.Arrays:
+    """Every map of one review and the curves of the maps at the words; what is `made` is not made again."""
+    methods = [name for name in METHODS if name not in made]
+    removals = () if "loo attention-mask" in made else ("attention-mask",)
+    made = made | real.explained(clf, some, removals=removals, methods=methods, curve_chunk=None)
+    orders = {name: [made[name]] for name in DRAWN if f"morf {name}" not in made}
+    if orders:
+        made |= real.curves_of(clf, some, orders, chunk=REVIEW_CHUNK)
+    maps = [name for name in made if name.removesuffix("+position") in DRAWN]
+    return {name: made[name] for name in (*sorted(maps), *(f"{o} {name}" for name in DRAWN for o in ORDERS))}
 
 
 def say(line: str) -> None:

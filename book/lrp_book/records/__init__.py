@@ -54,12 +54,13 @@ def in_chunks(
     told: Callable[[Arrays], Mapping[str, Any]],
     chunk: int,
     say: Callable[[str], None],
-    shortest_first: bool = False,
+    first: str = "longest",
 ) -> tuple[Arrays, dict[str, Any]]:
-    """Make a record, `out` (.npz), chunk by chunk, the longest texts first; go on with one that was begun.
+    """Make a record, `out` (.npz), chunk by chunk; go on with one that was begun.
 
     `lengths` are those of the examples, `make` gives the arrays of some of them, `told` what the manifest
-    says of all arrays beside configuration and versions.
+    says of all arrays beside configuration and versions. `first` says which examples come first: the
+    longest, the shortest, or, "drawn", those that `lengths` has first.
     """
     manifest, done = out.with_suffix(".json"), Arrays()
     if out.exists():
@@ -67,9 +68,9 @@ def in_chunks(
             raise SystemExit(f"{manifest} is of another configuration; choose another --out")
         done = dict(np.load(out))
     known = set(done["example"].tolist()) if done else set()
-    left = sorted(
-        (k for k in lengths if k not in known), key=lambda k: lengths[k], reverse=not shortest_first
-    )
+    left = [k for k in lengths if k not in known]
+    if first != "drawn":
+        left.sort(key=lengths.__getitem__, reverse=first == "longest")
     say(f"{out.name}: {len(known)} texts are there, {len(left)} to go")
     out.parent.mkdir(parents=True, exist_ok=True)
     made: dict[str, Any] = {"config": dict(config), "made with": surroundings()}

@@ -248,11 +248,10 @@ def agreements(
     return np.stack(rows)
 
 
-def paths_of(clf: Classifier, texts: Texts) -> Arrays:
-    """`r` (texts, readings, masks) of every mask on the three paths (`masks_on_paths`) with LOO."""
-    masks, readings = masks_on_paths(clf.card.layers), readings_of(clf)
-    maps, _ = maps_of(clf, texts, removals=("attention-mask",), methods=())
-    r = np.full((len(texts.encoded), len(readings), len(masks)), np.nan, dtype=np.float32)
+def bypassing(
+    clf: Classifier, texts: Texts, masks: Sequence[frozenset[int]]
+) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
+    """The place of each text, and its maps with each of these sets of layers bypassed, by part (masks, T)."""
     at_once: dict[str, Any] = {"batch_tokens": BATCH[clf.device.type], "progress": False}
     work = Work("lrp", clf, texts.encoded, texts.targets, **at_once)
     with as_recorded(clf.device, clf.network), torch.no_grad():
@@ -266,9 +265,28 @@ def paths_of(clf: Classifier, texts: Texts) -> Arrays:
             }
             del tape, by_mask
             for place, k in enumerate(rows):
-                of_text = {name: part[:, place, : len(texts.encoded[k])] for name, part in parts.items()}
-                r[k] = agreements(of_text, maps["loo attention-mask"][k], texts.words[k], readings)
+                yield k, {name: part[:, place, : len(texts.encoded[k])] for name, part in parts.items()}
+
+
+def paths_of(clf: Classifier, texts: Texts, *, loo: Sequence[np.ndarray] | None = None) -> Arrays:
+    """`r` (texts, readings, masks) of every mask on the three paths (`masks_on_paths`) with LOO."""
+    masks, readings = masks_on_paths(clf.card.layers), readings_of(clf)
+    if loo is None:
+        loo = maps_of(clf, texts, removals=("attention-mask",), methods=())[0]["loo attention-mask"]
+    r = np.full((len(texts.encoded), len(readings), len(masks)), np.nan, dtype=np.float32)
+    for k, parts in bypassing(clf, texts, masks):
+        r[k] = agreements(parts, loo[k], texts.words[k], readings)
     return {"r": r.round(4)}
+
+
+def singles_of(clf: Classifier, texts: Texts, *, chunk: int) -> Arrays:
+    """Curves of the maps at the word with one layer bypassed: `morf layer-K`, `lerf layer-K`."""
+    layers = range(1, clf.card.layers + 1)
+    maps = dict(bypassing(clf, texts, [frozenset([layer]) for layer in layers]))
+    of_layers = {
+        f"layer-{layer}": [maps[k]["word"][layer - 1] for k in range(len(maps))] for layer in layers
+    }
+    return curves_of(clf, texts, of_layers, chunk=chunk)
 
 
 def lattice_of(clf: Classifier, texts: Texts) -> Arrays:
@@ -347,11 +365,9 @@ def part_of(
     config: Mapping[str, Any],
     chunk: int,
     say: Callable[[str], None],
-    shortest_first: bool = False,
+    first: str = "longest",
 ) -> Arrays:
-    """Make one part of a record, `out` (.npz), chunk by chunk, the longest texts first; go on with one that
-    was begun.
-    """
+    """Make one part of a record, `out` (.npz), as `in_chunks` does."""
     places = {example: k for k, example in enumerate(texts.examples)}
 
     def of_examples(examples: Sequence[int]) -> Arrays:
@@ -369,8 +385,22 @@ def part_of(
         }
 
     lengths = {example: len(texts.encoded[k]) for example, k in places.items()}
-    order: dict[str, Any] = {"chunk": chunk, "shortest_first": shortest_first, "say": say}
+    order: dict[str, Any] = {"chunk": chunk, "first": first, "say": say}
     return in_chunks(out, lengths, of_examples, config=config, told=told, **order)[0]
+
+
+def of_example(path: Path, example: int) -> Arrays:
+    """What a record has of one example; nothing if it lacks the example, or is not there."""
+    kept = dict(np.load(path)) if path.is_file() else {"example": np.array([])}
+    (here,) = np.nonzero(kept["example"] == example)
+    if not len(here):
+        return {}
+    (k,), shape = here, kept["word"].shape
+    return {
+        name: by_text(kept, name)[k] if values.shape == shape else values[k : k + 1]
+        for name, values in kept.items()
+        if len(values) in (shape[0], len(kept["example"]))
+    }
 
 
 def by_text(arrays: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:
