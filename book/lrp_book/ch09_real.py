@@ -30,7 +30,14 @@ from lrp_companion.masks import NONE, PATHS, bypassed, mask_label, masks_on_path
 from lrp_companion.metrics import Interval, bootstrap_mean, leverage, pearson, spearman
 from lrp_companion.metrics.statistics import side_of_zero
 from lrp_companion.paper.claim_specs import SPECS, Spec
-from lrp_companion.paper.claims import EFFECT_SIDES, Effect, claims, side, verdict
+from lrp_companion.paper.claims import (
+    EFFECT_SIDES,
+    Effect,
+    claims,
+    independent_difference,
+    side,
+    verdict,
+)
 from lrp_companion.registry import label_of
 from lrp_companion.runs.labelled import mean
 from lrp_companion.runs.load import nearby
@@ -42,8 +49,10 @@ from lrp_companion.show.tables import Table, table
 Row = dict[str, Any]
 SEEDS = ("sst2-seed-0", "sst2-seed-1", "sst2-seed-2")
 REVIEWS = "sst2-imdb-seed-0-imdb"
-"""The 25 longest of 200 reviews; `-rest` has others of the 200, from the shortest on."""
-EVERY_REVIEW = "the reviews of both"
+"""The 25 longest of 200 reviews with everything, `-rest` the others with LOO and five methods; `-maps`,
+`-paths` and `-singles` have the reviews that were drawn first, whatever their length.
+"""
+OTHERS, EVERY_REVIEW, ON_SENTENCES = f"{REVIEWS}-rest", "the reviews of both", "sst2-imdb-seed-0-sst2"
 SETS = {"sst2": "SST-2", "facts": "facts", "sentences": "sentences"}
 COUNTS = dict(zip(("words", "no-first", "all"), COUNTED, strict=True))
 """What counts: its name in a record, and in chapter 6."""
@@ -52,6 +61,8 @@ READ = {WORDS: "words", ALL: "all tokens + positions", REST: "without the first 
 """Where relevance is read and what counts, in words."""
 SHOWN = ("attnlrp", "cp-lrp", "mask-gradient")
 PAIR = ("cp-lrp", "attnlrp")
+PROTOCOL_READ = dict(zip(PROTOCOLS, (WORDS, ALL), strict=False))
+"""Two of the three protocols; the third divides maps, and a record of masks has none."""
 
 
 # Reading the records.
@@ -120,6 +131,12 @@ def trainings(folder: str, judge: str = "loo attention-mask", *, divided: bool =
     """`r_of` of the base-size model on SST-2, an axis more for its three trainings."""
     each = [r_of(f"{folder}/base", f"{seed}-maps", judge, divided=divided) for seed in SEEDS]
     return xr.concat(each, "training", join="exact").assign_coords(training=list(SEEDS))
+
+
+def reviews(folder: str, *, divided: bool = False) -> xr.DataArray:
+    """`r_of` of all 200 reviews, of the maps that every one has."""
+    each = [r_of(f"{folder}/base", name, divided=divided) for name in (REVIEWS, OTHERS)]
+    return xr.concat(each, "example", join="inner")
 
 
 def at(r: xr.DataArray, reading: tuple[str, str] = WORDS, statistic: str = "pearson") -> xr.DataArray:
@@ -196,12 +213,20 @@ def fitted_masks(folder: str) -> list[Row]:
     return rows
 
 
-def deltas(folder: str, name: str) -> dict[str, np.ndarray]:
-    """LeRF minus MoRF of every map, text by text."""
+def curves(folder: str, name: str, which: str) -> dict[str, np.ndarray]:
+    """LeRF ("lerf"), MoRF ("morf") or the first minus the second ("delta") of every map, text by text."""
     kept = part(folder, name)
     order = np.argsort(kept["example"])
     maps = [key.removeprefix("morf ") for key in kept if key.startswith("morf ")]
-    return {one: (kept[f"lerf {one}"] - kept[f"morf {one}"])[order].astype(float) for one in maps}
+    of = {"lerf": (1, 0), "morf": (0, 1), "delta": (1, -1)}[which]
+    return {
+        one: (of[0] * kept[f"lerf {one}"] + of[1] * kept[f"morf {one}"])[order].astype(float) for one in maps
+    }
+
+
+def deltas(folder: str, name: str) -> dict[str, np.ndarray]:
+    """LeRF minus MoRF of every map, text by text."""
+    return curves(folder, name, "delta")
 
 
 # What was predicted, and what came.
@@ -312,11 +337,11 @@ def base_outcomes(folder: str) -> list[Row]:
         held = sum(all(item.holds for item in of_seed) for of_seed in by_seed)
         items = [item for of_seed in by_seed for item in of_seed]
         rows.append(_row(point, says, outcome(held, len(SEEDS)), items))
-    reviews = r_of(f"{folder}/base", REVIEWS)
-    both = [below("d", gap(reviews, WORDS, statistic)) for statistic in STATISTIC]
+    of = reviews(folder)
+    both = [below("d", gap(of, WORDS, statistic)) for statistic in STATISTIC]
     of_reviews = (
         (14, "reviews, words: d < 0 by Pearson and rank", both),
-        (15, "reviews, all with positions: d > 0 by Pearson", [above("d", gap(reviews, ALL))]),
+        (15, "reviews, all with positions: d > 0 by Pearson", [above("d", gap(of, ALL))]),
     )
     for point, says, given in of_reviews:
         rows.append(_row(point, says, outcome(all(item.holds for item in given), 1), given))
@@ -325,8 +350,8 @@ def base_outcomes(folder: str) -> list[Row]:
 
 def reviews_outcomes(folder: str) -> list[Row]:
     """The prediction for the shorter reviews (`2026-11-28-reviews.md`), judged as in `base_outcomes`."""
-    base, rest = f"{folder}/base", f"{REVIEWS}-rest"
-    long, short = (r_of(base, name) for name in (REVIEWS, rest))
+    base = f"{folder}/base"
+    long, short = (r_of(base, name) for name in (REVIEWS, OTHERS))
 
     def rises(statistic: str) -> list[Item]:
         d = [gap(r, ALL, statistic).mean for r in (short, long)]
@@ -336,9 +361,7 @@ def reviews_outcomes(folder: str) -> list[Row]:
         d = gap(short, WORDS, statistic)
         return [Item("d", d, d.high < 0)]
 
-    each = np.concatenate([lead(at(r, WORDS), *PAIR).values for r in (long, short)])
-    parts = (part(base, name) for name in (REVIEWS, rest))
-    tokens = np.concatenate([kept["tokens"][np.argsort(kept["example"])] for kept in parts])
+    each, tokens = lead(at(reviews(folder), WORDS), *PAIR), tokens_of(folder)
     beats = [
         above(f"mask gradient − {rival}, {statistic}", gap(short, WORDS, statistic, ("mask-gradient", rival)))
         for statistic in STATISTIC
@@ -346,15 +369,58 @@ def reviews_outcomes(folder: str) -> list[Row]:
     ]
     others = [name for name in short.explainer.values if name != "rollout"]
     last = [above(f"{name} − rollout", gap(short, WORDS, pair=(name, "rollout"))) for name in others]
-    given = (
+    return _points(
         ("words: d < 0 by Pearson", decided("pearson")),
         ("words: d < 0 by rank", decided("spearman")),
         ("all with positions: d by Pearson above that of the longest", rises("pearson")),
         ("all with positions: d by rank above that of the longest", rises("spearman")),
-        ("words: d falls with the length", [below("rank correlation", spearman(each, tokens))]),
+        ("words: d falls with the length", [below("rank correlation", spearman(each.values, tokens))]),
         ("mask gradient ahead of both rule sets", beats),
         ("rollout last of five", last),
     )
+
+
+def tokens_of(folder: str) -> np.ndarray:
+    """The tokens of each review, in the order of `reviews`."""
+    parts = [part(f"{folder}/base", name) for name in (REVIEWS, OTHERS)]
+    return np.concatenate([kept["tokens"][np.argsort(kept["example"])] for kept in parts])
+
+
+def drawn_outcomes(folder: str) -> list[Row]:
+    """The prediction for the reviews as they are drawn and for single layers (`2026-11-28-drawn.md`)."""
+    r, delta = (of(f"{folder}/base", f"{REVIEWS}-maps") for of in (r_of, deltas))
+
+    def ahead(a: str, b: str, statistics: Sequence[str] = tuple(STATISTIC)) -> list[Item]:
+        return [above(f"{a} − {b}, {s}", gap(r, WORDS, s, (a, b))) for s in statistics]
+
+    def further(a: str, b: str) -> list[Item]:
+        return [above(f"Delta, {a} − {b}", bootstrap_mean(delta[a] - delta[b]))]
+
+    halves, groups = _effects(folder, SPECS[22]), ("mask-gradient-4", "mask-gradient")
+    words, everything = ([e for e in halves if e.protocol == name] for name in [*PROTOCOLS][:2])
+    raised = [(above if e.what.startswith("first") else below)(e.what, e.value) for e in everything]
+    by_training = [_effects_of(folder, SPECS[20], [seed])[0] for seed in SEEDS]
+    single = [above(f"Delta, {e.what}", e.value) for e in by_training]
+    gained = [[above("gain on SST-2 − gain on IMDB", e.value)] for e in _gains(folder)]
+    rows = _points(
+        ("reviews, words: IG behind AttnLRP", ahead("attnlrp", "ig")),
+        ("reviews, words: rollout behind IG", ahead("ig", "rollout")),
+        ("reviews, words: r rises from 1 to 4 groups", ahead(*groups, ["pearson"])),
+        ("reviews, Delta: AttnLRP above CP-LRP", further("attnlrp", "cp-lrp")),
+        ("reviews, Delta: AttnLRP above IG", further("attnlrp", "ig")),
+        ("reviews, words: either half lowers r", [below(e.what, e.value) for e in words]),
+        ("reviews, all with positions: the first half raises r, the later lowers it", raised),
+        ("SST-2, Delta: single later layers above single first ones", single),
+        ("reviews, the same", [above(e.what, e.value) for e in _effects(folder, SPECS[21])]),
+        ("words: d larger on SST-2 than on IMDB", gained[0]),
+        ("all with positions: the same", gained[1]),
+    )
+    rows[7]["outcome"] = outcome(sum(item.holds for item in single), len(single))
+    return rows
+
+
+def _points(*given: tuple[str, Sequence[Item]]) -> list[Row]:
+    """Points that are met if all their numbers are as predicted."""
     return [
         _row(k, says, outcome(all(item.holds for item in items), 1), items)
         for k, (says, items) in enumerate(given, start=1)
@@ -455,8 +521,9 @@ def claims_at_size(folder: str) -> dict[int, tuple[str, str]]:
 
     The effects are those of `lrp_companion.paper.claims`; each is a mean over sentences and three trainings,
     with an interval over both. Two of the three protocols are read, words only, and words + positions with
-    all tokens: a record of masks has no maps to divide by their sum. IMDB is one training:
-    all reviews that were run where both parts have what a claim asks for, the 25 longest otherwise.
+    all tokens: a record of masks has no maps to divide by their sum. IMDB is one training: all 200 reviews
+    where LOO and five methods are enough for a claim, those drawn first otherwise. The last claim, on two
+    data sets, takes the one training that was run on both.
 
     Returns
     -------
@@ -469,7 +536,8 @@ def claims_at_size(folder: str) -> dict[int, tuple[str, str]]:
         effects = _effects(folder, spec) if spec.task != "mnist" else []
         if effects:
             out[k] = _told(effects), verdict(effects)
-    return out
+    gains = _gains(folder)
+    return out | {len(SPECS) + 1: (_told(gains), verdict(gains))}
 
 
 def beside_claims(folder: str, *, last: int) -> dict[int, str]:
@@ -499,9 +567,7 @@ def _effects(folder: str, spec: Spec) -> list[Effect]:
 
 def _effects_of(folder: str, spec: Spec, names: Sequence[str]) -> list[Effect]:
     effects = []
-    readings = (
-        {"curves": WORDS} if spec.column == "delta" else dict(zip(PROTOCOLS, (WORDS, ALL), strict=False))
-    )
+    readings = {"curves": WORDS} if spec.column == "delta" else PROTOCOL_READ
     for protocol, reading in readings.items():
         by: dict[str, dict[str, Interval]] = {}
         for statistic in ("pearson", "spearman")[: 1 if spec.column == "delta" else 2]:
@@ -521,20 +587,34 @@ def _effects_of(folder: str, spec: Spec, names: Sequence[str]) -> list[Effect]:
     return effects
 
 
+def _gains(folder: str) -> list[Effect]:
+    """CP-LRP's gain over AttnLRP on SST-2 minus that on IMDB, for the training that was run on both."""
+    both, out = (r_of(f"{folder}/base", ON_SENTENCES), reviews(folder)), []
+    for protocol, reading in PROTOCOL_READ.items():
+        value, rank = (
+            independent_difference(*(gap(r, reading, statistic) for r in both)) for statistic in STATISTIC
+        )
+        lies, rank_lies = (side(one, 0, math.inf) for one in (value, rank))
+        what = "gain on SST - gain on IMDB"
+        out.append(Effect("base", protocol, what, value, lies, rank=rank, rank_side=rank_lies))
+    return out
+
+
 def _column(
     folder: str, name: str, explanation: Any, *, column: str, reading: tuple[str, str], statistic: str
 ) -> np.ndarray:
     """A number per text of a method or a set of bypassed layers; `KeyError` if there is none."""
+    base, named = f"{folder}/base", isinstance(explanation, str)
     if name == EVERY_REVIEW:
-        here = partial(_column, folder, column=column, reading=reading, statistic=statistic)
-        return np.concatenate([here(one, explanation) for one in (REVIEWS, f"{REVIEWS}-rest")])
-    base, record = f"{folder}/base", name if name.startswith(REVIEWS) else f"{name}-maps"
+        if not named or column == "delta":
+            raise KeyError(name)
+        return at(reviews(folder), reading, statistic).sel(explainer=explanation).values
     if column == "delta":
-        return deltas(base, record)[explanation]
-    if isinstance(explanation, str):
-        return at(r_of(base, record), reading, statistic).sel(explainer=explanation).values
-    if name.startswith(REVIEWS):
-        raise KeyError(name)
+        if named:
+            return deltas(base, f"{name}-maps")[explanation]
+        return deltas(base, f"{name}-singles")[f"layer-{min(explanation)}"]
+    if named:
+        return at(r_of(base, f"{name}-maps"), reading, statistic).sel(explainer=explanation).values
     kept = part(base, f"{name}-paths")
     r = kept["r"][np.argsort(kept["example"]), _reading(base, name, reading[1], statistic)]
     return r[:, masks_on_paths(12).index(frozenset(explanation))].astype(float)
@@ -773,31 +853,33 @@ def prompts(folder: str) -> list[tuple[str, list[Attribution], list[str]]]:
 
 
 def curves_table(folder: str) -> Table:
-    """Delta of every map over the trainings, on SST-2, and on the reviews of IMDB."""
+    """Delta of every map over the trainings, on SST-2, and on the reviews of IMDB that were drawn first."""
     each = [deltas(f"{folder}/base", f"{seed}-maps") for seed in SEEDS]
-    reviews = deltas(f"{folder}/base", REVIEWS)
+    drawn = deltas(f"{folder}/base", f"{REVIEWS}-maps")
     rows = [
         {
             "ordered by": method_name(name) if name != "loo attention-mask" else "LOO",
             "SST-2": number(mean(xr.DataArray([one[name] for one in each], dims=["training", "example"]))),
-            "IMDB, long": number(bootstrap_mean(reviews[name])) if name in reviews else "",
+            "IMDB": number(bootstrap_mean(drawn[name])) if name in drawn else "",
         }
         for name in each[0]
         if "+" not in name
     ]
-    n = [len(next(iter(of.values()))) for of in (each[0], reviews)]
+    n = [len(next(iter(of.values()))) for of in (each[0], drawn)]
     return table(
         rows,
-        caption=f"Δ of the logit, base size; SST-2: n = {n[0]}, 3 trainings; IMDB: the {n[1]} longest, one",
+        caption=f"Δ of the logit, base size; SST-2: n = {n[0]}, 3 trainings; IMDB: n = {n[1]} as drawn, one",
     )
 
 
 def by_length(folder: str) -> list[Row]:
-    """CP-LRP minus AttnLRP on the reviews of IMDB, long and short apart; the mask gradient minus AttnLRP."""
-    rows = []
-    for name, words in ((REVIEWS, "longest"), (f"{REVIEWS}-rest", "shortest")):
-        r, tokens = r_of(f"{folder}/base", name), part(f"{folder}/base", name)["tokens"]
-        row: Row = {"reviews": f"the {len(tokens)} {words}", "tokens": f"{tokens.min()} to {tokens.max()}"}
+    """CP-LRP minus AttnLRP on the reviews of IMDB, all, short and long; the mask gradient minus AttnLRP."""
+    every, tokens, rows = reviews(folder), tokens_of(folder), []
+    order = np.argsort(tokens, kind="stable")
+    short, long = np.array_split(order, 2)
+    for words, chosen in (("all", order), ("shortest", short), ("longest", long)):
+        r, of = every.isel(example=chosen), tokens[chosen]
+        row: Row = {"reviews": f"{words} {len(of)}", "tokens": f"{of.min()} to {of.max()}"}
         for statistic in STATISTIC:
             row |= {f"{READ[at]}, {statistic}": gap(r, at, statistic) for at in (WORDS, ALL)}
             beats = ("mask-gradient", "attnlrp")
@@ -814,7 +896,7 @@ def length_table(folder: str) -> Table:
         "mask gradient − AttnLRP, words": "mask gradient",
     }
     spans = {title: [f"{start}, {statistic}" for statistic in STATISTIC] for title, start in groups.items()}
-    columns = {"reviews": "of 200 reviews", "tokens": "tokens"}
+    columns = {"reviews": "reviews", "tokens": "tokens"}
     columns |= {name: STATISTIC[name.split(", ")[1]] for of in spans.values() for name in of}
     return table(
         by_length(folder),
@@ -851,3 +933,4 @@ if __name__ == "__main__":
     print(outcomes_table(base_outcomes(where), caption="The base-size model"))
     print(outcomes_table(smollm2_outcomes(where), caption="SmolLM2"))
     print(outcomes_table(reviews_outcomes(where), caption="The shorter reviews"))
+    print(outcomes_table(drawn_outcomes(where), caption="Reviews as drawn, single layers"))

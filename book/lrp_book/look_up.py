@@ -160,12 +160,14 @@ def ours(kept: Records, short: str, method: str, reading: Reading, statistic: st
 
 def of_base(folder: str, task: str, method: str, reading: Reading, statistic: str) -> Found:
     """The same of MPNet: three trainings on SST-2, one on IMDB."""
-    name, divided = ("sst2-seed-*-maps" if task == "sst2" else real.REVIEWS), reading.divided
-    r = (
-        real.trainings(folder, divided=divided)
-        if task == "sst2"
-        else real.r_of(f"{folder}/base", real.REVIEWS, divided=divided)
-    )
+    name, divided = "sst2-seed-*-maps", reading.divided
+    if task == "sst2":
+        r = real.trainings(folder, divided=divided)
+    else:
+        name, r = real.REVIEWS, real.reviews(folder, divided=divided)
+        if method not in r.explainer:
+            name = f"{real.REVIEWS}-maps"
+            r = real.r_of(f"{folder}/base", name, divided=divided)
     if method not in r.explainer:
         return None, ""
     at = (reading.site, reading.counted)
@@ -198,15 +200,29 @@ def agreement_rows(kept: Records, data: str, reading: Reading) -> list[Row]:
 
 
 def curve_rows(kept: Records, data: str) -> list[Row]:
-    """Table 2's perturbation curves."""
-    run = kept.text(DATA[data][0])
+    """Table 2's perturbation curves: the paper's, ours and MPNet's."""
+    run, base = kept.text(DATA[data][0]), f"{kept.folder}/base"
+    names = [f"{seed}-maps" for seed in (real.SEEDS if data == "SST" else [real.REVIEWS])]
+    told = names[0].replace("seed-0-maps", "seed-*-maps")
+
+    def of_base(curve: str, method: str) -> Cell:
+        each = [real.curves(base, name, curve).get(method) for name in names]
+        if each[0] is None:
+            return NOTHING
+        of = xr.DataArray(each, dims=["training", "example"])
+        return Cell(mean(of if len(each) > 1 else of[0]), told)
+
     return [
         (
             label_of(row["method"]),
             [
                 cell
                 for curve in ("lerf", "morf", "delta")
-                for cell in (Cell(row[f"{curve}, paper"]), Cell(row[curve], run.name))
+                for cell in (
+                    Cell(row[f"{curve}, paper"]),
+                    Cell(row[curve], run.name),
+                    of_base(curve, {"loo": "loo attention-mask"}.get(row["method"], row["method"])),
+                )
             ],
         )
         for row in table2(run)
@@ -223,7 +239,8 @@ def path_rows(kept: Records, data: str, path: str) -> list[Row]:
         {frozenset(row["layers"]): row for row in tableA3(run, protocol=one) if row["path"] == path}
         for one in readings
     ]
-    folder, seeds = f"{kept.folder}/base", real.SEEDS
+    folder, seeds = f"{kept.folder}/base", real.SEEDS if data == "SST" else (real.REVIEWS,)
+    name = "base/sst2-seed-*-paths" if data == "SST" else f"base/{real.REVIEWS}-paths"
     base = [
         [real.path_means(folder, seed, path, tokens, statistic=by)[1:] for seed in seeds]
         for tokens, by in ((t, s) for t in ("words", "all") for s in STATISTIC)
@@ -231,10 +248,7 @@ def path_rows(kept: Records, data: str, path: str) -> list[Row]:
     for step, mask in enumerate(path_masks(run.layers)[path]):
         rows = [of[frozenset(mask)] for of in of_run]
         cells = [Cell(rows[0]["r, paper"]), *(Cell(row["r"], run.name) for row in rows)]
-        if data == "SST":
-            cells += [
-                Cell(float(sum(one[step] for one in of) / len(of)), "base/sst2-seed-*-paths") for of in base
-            ]
+        cells += [Cell(float(sum(one[step] for one in of) / len(of)), name) for of in base]
         out.append((rows[0]["bypassed"], cells))
     return out
 
@@ -287,8 +301,9 @@ def page(kept: Records) -> list[str]:
             "which tokens count. So its column is the same in every tab."
         ]
         if data == "IMDB":
-            n = len(real.part(f"{kept.folder}/base", real.REVIEWS)["example"])
-            out += [f"MPNet here is one training, on the {n} longest of 200 reviews."]
+            drawn = len(real.part(f"{kept.folder}/base", f"{real.REVIEWS}-maps")["example"])
+            n = len(real.tokens_of(kept.folder))
+            out += [f"MPNet here is one training, on {n} reviews; IG and curves on the first {drawn} drawn."]
         out += [""]
         pages = {
             title: markup(
@@ -298,7 +313,7 @@ def page(kept: Records) -> list[str]:
             )
             for title, reading in READINGS.items()
         }
-        curves = dict.fromkeys(("LeRF (higher is better)", "MoRF (lower)", "Δ (higher)"), both)
+        curves = dict.fromkeys(("LeRF (higher is better)", "MoRF (lower)", "Δ (higher)"), [*both, "MPNet"])
         caption = f"Mean logit while tokens are taken away, {named}"
         pages["Perturbation curves"] = markup(curves, curve_rows(kept, data), caption=caption)
         out += tabs(pages)
@@ -306,9 +321,7 @@ def page(kept: Records) -> list[str]:
         named = "SST-2" if data == "SST" else "IMDB"
         out += [f"(look-up-a3-{data.lower()})=", f"## Table A3: layers bypassed, {named}", ""]
         out += ["From AttnLRP, layer by layer, to CP-LRP. Our run of masks has Pearson only.", ""]
-        groups = {"paper": ["r"], "ours, Pearson": ["words", "all"]}
-        if data == "SST":
-            groups |= {"MPNet, words": BOTH, "MPNet, all": BOTH}
+        groups = {"paper": ["r"], "ours, Pearson": ["words", "all"], "MPNet, words": BOTH, "MPNet, all": BOTH}
         out += tabs(
             {
                 title: markup(
@@ -329,11 +342,14 @@ def runs(kept: Records) -> str:
     for name, run in [*kept.runs.items(), *((f"maps/{name}", run) for name, run in kept.maps.items())]:
         if run.name in (*(kept.text(short).name for short, _ in DATA.values()), kept.digits().name):
             rows.append((name, run.model, str(run.manifest["data"]), run.n))
-    for name in ("sst2-seed-*-maps", "sst2-seed-*-paths", real.REVIEWS):
+    reviews = (real.REVIEWS, *(f"{real.REVIEWS}-{kind}" for kind in ("maps", "paths")))
+    for name in ("sst2-seed-*-maps", "sst2-seed-*-paths", *reviews):
         first = name.replace("*", "0")
         config = real.manifest(f"{kept.folder}/base", first)["config"]
         data = f"{config['data']}, fingerprint {config['fingerprint']}"
         n = len(real.part(f"{kept.folder}/base", first)["example"])
+        if name == real.REVIEWS:
+            data, n = f"{data}; with -rest", len(real.tokens_of(kept.folder))
         rows.append((f"base/{name}", "MPNet", data, n))
     body = "".join(
         f'<tr id="{anchor(name)}"><th scope="row"><code>{name}</code></th><td>{html.escape(model)}</td>'
