@@ -10,7 +10,7 @@ import pytest
 from lrp_book import ch09_real as ch
 from lrp_book.committed import records
 from lrp_book.predictions import FAILED, MET, MIXED
-from lrp_book.records import real
+from lrp_book.records import in_chunks, real
 from lrp_book.say import MissingRecord
 from tiny_models import TEXTS, build, pre_norm
 
@@ -120,6 +120,49 @@ def test_layers_to_touch_come_back(clf, tmp_path):
     assert (lattice.label, loo.tokens) == (made.label, made.tokens)
 
 
+def test_curves_of_single_layers_are_those_of_their_maps(clf, texts):
+    made = real.singles_of(clf, texts.at([1]), chunk=1)
+    (lattice, text) = lrp.layer_lattice(clf, TEXTS[1], target=texts.targets[1]), texts.encoded[1]
+
+    def one_by_one(keep):
+        return np.array([real.kept_logits(clf, [(text, row)], progress=False)[0, 1] for row in keep])
+
+    for layer in range(1, clf.card.layers + 1):
+        ranking = lattice.at("word").scores[real_number(frozenset([layer]))]
+        for order in ("morf", "lerf"):
+            options = {"order": order, "chunk": 1, "removable": ~text.special}
+            slow = perturbation_curve(one_by_one, ranking, **options).mean_logit
+            assert made[f"{order} layer-{layer}"] == pytest.approx([slow], abs=1e-5)
+
+
+def test_paths_take_a_loo_that_is_known(clf, texts):
+    loo = [record.scores for record in lrp.attribute(clf, list(TEXTS), method="loo", target=texts.targets)]
+    made, given = real.paths_of(clf, texts)["r"], real.paths_of(clf, texts, loo=loo)["r"]
+    assert given == pytest.approx(made, abs=2e-4, nan_ok=True)
+    other = real.paths_of(clf, texts, loo=[-scores for scores in loo])["r"]
+    assert other == pytest.approx(-made, abs=2e-4, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "examples"), [("longest", [4, 7, 2]), ("shortest", [2, 7, 4]), ("drawn", [7, 2, 4])]
+)
+def test_a_record_begins_where_it_is_told(tmp_path, first, examples):
+    lengths, out = {7: 20, 2: 10, 4: 30}, tmp_path / "a.npz"
+    options = {"config": {}, "told": lambda done: {}, "chunk": 2, "say": lambda line: None, "first": first}
+    in_chunks(out, lengths, lambda some: {"example": np.array(some)}, **options)
+    assert np.load(out)["example"].tolist() == examples
+
+
+def test_one_example_of_a_record(tmp_path):
+    path = tmp_path / "a.npz"
+    arrays = {"example": np.array([5, 3]), "tokens": np.array([2, 1]), "word": np.ones(3, bool)}
+    np.savez(path, x=np.array([1.0, 2.0, 4.0]), logit=np.array([8.0, 9.0]), seconds=np.ones(1), **arrays)
+    assert {name: values.tolist() for name, values in real.of_example(path, 3).items()} == {
+        "example": [3], "tokens": [1], "word": [True], "x": [4.0], "logit": [9.0],
+    }  # fmt: skip
+    assert real.of_example(path, 4) == {} == real.of_example(tmp_path / "none.npz", 3)
+
+
 @pytest.mark.parametrize(("statistic", "slow"), [("pearson", pearson), ("spearman", spearman)])
 def test_correlations_are_the_package_s(statistic, slow):
     draw = np.random.default_rng(0)
@@ -175,7 +218,7 @@ def test_outcomes_are_those_written_below_the_predictions():
 
 def test_claims_at_the_paper_s_size():
     made = ch.claims_at_size(RESULTS)
-    assert set(made) == set(range(6, 21))
+    assert set(made) == set(range(6, 25))
     assert made[6][1] == "depends on the statistic"
     assert made[12][1] == "reproduced" and made[16][1] == "contradicted"
     assert "of 6" in made[8][0] and made[6][0].startswith("−")
@@ -253,16 +296,59 @@ def test_reviews_are_told_by_their_length_and_recomputed() -> None:
     long, short = (dict(np.load(f"{RESULTS}/base/{ch.REVIEWS}{end}.npz")) for end in ("", "-rest"))
     assert not set(long["example"]) & set(short["example"])
     assert short["tokens"].max() <= long["tokens"].min() and len(long["tokens"]) == 25
-    for kept, row in zip((long, short), ch.by_length(RESULTS), strict=True):
-        cuts, d = np.cumsum(kept["tokens"])[:-1], []
+    drawn = np.random.default_rng(0).permutation(25_000)[:200]
+    assert {*long["example"], *short["example"]} == {*drawn}
+    d = []
+    for kept in (long, short):
+        cuts = np.cumsum(kept["tokens"])[:-1]
         of = {
             name: np.split(kept[name].astype(float), cuts) for name in ("word", *MAPS, "loo attention-mask")
         }
         for words, attn, cp, loo in zip(*of.values(), strict=True):
             here = words.astype(bool)
-            d.append(np.corrcoef(cp[here], loo[here])[0, 1] - np.corrcoef(attn[here], loo[here])[0, 1])
+            r = [np.corrcoef(one[here], loo[here])[0, 1] for one in (cp, attn)]
+            d.append((len(words), r[0] - r[1]))
+    d.sort(key=lambda one: one[0])
+    halves = [[value for _, value in some] for some in (d, d[:100], d[100:])]
+    for some, row in zip(halves, ch.by_length(RESULTS), strict=True):
         value = row["words, pearson"]
-        assert value.mean == pytest.approx(np.mean(d), abs=1e-6) and value.n == len(d)
+        assert value.n == len(some) and row["reviews"].endswith(str(len(some)))
+        assert value.mean == pytest.approx(np.mean(some), abs=1e-3 if len(some) == 100 else 1e-6)
+
+
+def test_reviews_as_drawn_are_the_first_and_agree_with_the_other_parts() -> None:
+    base = Path(RESULTS) / "base"
+    maps, paths, singles = (
+        dict(np.load(base / f"{ch.REVIEWS}-{kind}.npz")) for kind in ("maps", "paths", "singles")
+    )
+    drawn = np.random.default_rng(0).permutation(25_000)
+    for kept in (maps, paths, singles):
+        assert kept["example"].tolist() == drawn[: len(kept["example"])].tolist()
+    for k, example in enumerate(maps["example"].tolist()):
+        parts = [real.of_example(base / f"{ch.REVIEWS}{end}.npz", example) for end in ("", "-rest")]
+        (known,) = [one for one in parts if one]
+        for name in ("loo attention-mask", "cp-lrp+position"):
+            assert real.by_text(maps, name)[k].tolist() == known[name].tolist()
+
+
+def test_halves_single_layers_and_two_data_sets_by_plain_numpy() -> None:
+    """Claims 21 to 24 at base size, the arithmetic once more."""
+    base, ends = Path(RESULTS) / "base", ch.claims_at_size(RESULTS)
+    for number, names in ((21, ch.SEEDS), (22, [ch.REVIEWS])):
+        gains = []
+        for name in names:
+            kept = np.load(base / f"{name}-singles.npz")
+            delta = [kept[f"lerf layer-{k}"] - kept[f"morf layer-{k}"] for k in range(1, 13)]
+            gains.append(np.mean(delta[6:]) - np.mean(delta[:6]))
+        assert ends[number][0] == ch.number(np.mean(gains))
+    config = json.loads((base / f"{ch.REVIEWS}-paths.json").read_text(encoding="utf-8"))["config"]
+    place = config["readings"].index(["word", "words", "pearson"])
+    r, masks = np.load(base / f"{ch.REVIEWS}-paths.npz")["r"][:, place], ch.masks_on_paths(12)
+    halves = [frozenset(range(7, 13)), frozenset(range(1, 7))]
+    effects = ch._effects(RESULTS, ch.SPECS[22])
+    for half, effect in zip(halves, effects, strict=False):
+        gain = (r[:, masks.index(half)] - r[:, masks.index(frozenset())]).mean()
+        assert effect.value.mean == pytest.approx(gain, abs=1e-6)
 
 
 def test_what_the_page_says_of_reviews_and_of_switches_is_so() -> None:
