@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from lrp_book import ch09_real as ch
 from lrp_book.committed import records
 from lrp_book.predictions import FAILED, MET, MIXED
@@ -171,6 +174,23 @@ def test_correlations_are_the_package_s(statistic, slow):
     r = real.correlations(maps, loo, statistic)
     assert np.isnan(r[1]) and r[[0, 2]] == pytest.approx([slow(row, loo) for row in maps[[0, 2]]])
     assert np.isnan(real.correlations(maps, np.ones(7), statistic)).all()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_code_that_shares_nothing_gives_the_same_maps(clf, seed):
+    place = Path(RESULTS) / "base/recompute.py"
+    again = module_from_spec(spec := spec_from_file_location("recompute", place))
+    spec.loader.exec_module(again)
+    net = again.with_rules(copy.deepcopy(clf.network))
+    methods = ("loo attention-mask", "attnlrp", "cp-lrp", "gradient-x-input", "mask-gradient", "ig")
+    (text,) = clf.encode([TEXTS[seed]])
+    found = again.maps(net, clf.tokenizer, torch.tensor(text.input_ids), seed, methods)
+    for name, scores in found.items():
+        method, _, position = name.partition("+")
+        options = {"removal": "attention-mask"} if method.startswith("loo") else {}
+        (record,) = lrp.attribute(clf, TEXTS[seed], method=method.split()[0], target=seed, **options)
+        wanted = record.scores_at("word+position") if position else record.scores
+        assert scores == pytest.approx(wanted, abs=2e-5 * np.abs(wanted).max()), name
 
 
 # The chapter.

@@ -29,8 +29,8 @@ PARTS = (
     "sst2-imdb-seed-0-imdb-maps",
     "sst2-imdb-seed-0-imdb-rest",
 )
-RULES = {"attnlrp": (), "cp-lrp": range(12)}
-state = {"bypassed": (), "rules": False, "keep": None}
+RULES = {"attnlrp": False, "cp-lrp": True}
+state = {"bypassed": False, "rules": False, "keep": None}
 
 
 def half(x):
@@ -56,12 +56,13 @@ class Norm(nn.LayerNorm):
 
 
 def attention(self, x, attention_mask=None, position_bias=None, output_attentions=False, **_):
-    q, k, v = (part(x).view(*x.shape[:2], 12, 64).transpose(1, 2) for part in (self.q, self.k, self.v))
-    scores = half(q) @ half(k).transpose(-1, -2) / math.sqrt(64) + position_bias
+    heads, size = self.num_attention_heads, self.attention_head_size
+    q, k, v = (part(x).view(*x.shape[:2], heads, size).transpose(1, 2) for part in (self.q, self.k, self.v))
+    scores = half(q) @ half(k).transpose(-1, -2) / math.sqrt(size) + position_bias
     if state["keep"] is not None:
         scores = scores + state["keep"].log()
     a = (scores if attention_mask is None else scores + attention_mask).softmax(-1)
-    out = a.detach() @ v if self.layer in state["bypassed"] else half(a) @ half(v)
+    out = a.detach() @ v if state["bypassed"] else half(a) @ half(v)
     return (self.o(out.transpose(1, 2).flatten(2)),)
 
 
@@ -70,7 +71,7 @@ def head(self, features, **_):
 
 
 def model(base, adapter):
-    """The classifier, adapters added to the weights, with modules that can follow a rule."""
+    """The classifier, adapters added to the weights."""
     net = MPNetForSequenceClassification.from_pretrained(base, num_labels=2, attn_implementation="eager")
     kept = {k.removeprefix("base_model.model."): v.float() for k, v in load_file(adapter).items()}
     weights = net.state_dict()
@@ -81,14 +82,18 @@ def model(base, adapter):
         elif "lora" not in name:
             weights[name] = value
     net.load_state_dict(weights)
+    return with_rules(net)
+
+
+def with_rules(net):
+    """The same network with modules that can follow a rule."""
     for module in list(net.modules()):
         for name, child in module.named_children():
             if type(child) is nn.LayerNorm:
                 norm = Norm(child.normalized_shape, eps=child.eps)
                 norm.load_state_dict(child.state_dict())
                 setattr(module, name, norm)
-    for k, layer in enumerate(net.mpnet.encoder.layer):
-        layer.attention.attn.layer = k
+    for layer in net.mpnet.encoder.layer:
         layer.attention.attn.forward = attention.__get__(layer.attention.attn)
         layer.intermediate.intermediate_act_fn = Rule()
     net.classifier.forward = head.__get__(net.classifier)
@@ -125,7 +130,7 @@ def maps(net, tokenizer, ids, target, methods):
     for name in RULES.keys() & set(methods):
         state.update(rules=True, bypassed=RULES[name])
         leaves, grads = gradients(net, target, word, position)
-        state.update(rules=False, bypassed=())
+        state.update(rules=False, bypassed=False)
         parts = [(leaf * grad).sum(-1)[0].detach() for leaf, grad in zip(leaves, grads, strict=True)]
         out[name], out[f"{name}+position"] = parts[0], sum(parts)
     if "gradient-x-input" in methods:
