@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from lrp_book import ch09_real as ch
+from lrp_book.ch05_worth import judged_claims
 from lrp_book.committed import records
 from lrp_book.predictions import FAILED, MET, MIXED
 from lrp_book.records import in_chunks, real
@@ -233,6 +234,8 @@ def test_outcomes_are_those_written_below_the_predictions():
 
     base = {MET: [*range(1, 7), 8, 9, *range(12, 16)], MIXED: [7], FAILED: [10, 11]}
     assert points(ch.base_outcomes(RESULTS)) == base
+    assert points(ch.reviews_outcomes(RESULTS))[MET] == [*range(1, 8)]
+    assert points(ch.drawn_outcomes(RESULTS))[FAILED] == [8, 9, 10]
     assert points(ch.smollm2_outcomes(RESULTS)) == {MET: [*range(1, 13)], MIXED: [13, 14, 15, 16], FAILED: []}
 
 
@@ -240,7 +243,9 @@ def test_claims_at_the_paper_s_size():
     made = ch.claims_at_size(RESULTS)
     assert set(made) == set(range(6, 25))
     assert made[6][1] == "depends on the statistic"
-    assert made[12][1] == "reproduced" and made[16][1] == "contradicted"
+    assert made[12][1] == made[15][1] == "reproduced"
+    assert made[16][1] == made[21][1] == "contradicted" and made[22][1] == "inconclusive"
+    assert made[23][1] == "depends on the statistic" and made[24][1] == "mixed"
     assert "of 6" in made[8][0] and made[6][0].startswith("−")
     assert "base size" in str(ch.claims_table(records(RESULTS)))
 
@@ -250,12 +255,20 @@ def test_what_the_page_says_without_a_number_is_so():
     kept = records(RESULTS)
     here = {claim.number: claim for claim in ch.claims([kept.text("sst2-12"), kept.text("imdb-12")])}
     two = [*list(ch.PROTOCOLS)[:2], "curves"]
+    verdicts = {claim.number: claim.verdict for claim in judged_claims(RESULTS)}
     differ = {
         k
         for k, (_, word) in ch.claims_at_size(RESULTS).items()
         if word != ch.verdict([e for e in here[k].effects if e.protocol in two])
     }
-    assert differ == {7, *range(13, 19), 20}
+    assert differ == {7, 13, 14, *range(16, 19), 20, 21, 23, 24}
+    others = {
+        k
+        for k, claim in here.items()
+        if claim.number in ch.claims_at_size(RESULTS)
+        and verdicts[k] != ch.verdict([e for e in claim.effects if e.protocol in two])
+    }
+    assert others == {6, 7, 11, 18, 23}
     shapley = ch.trainings(RESULTS, "shapley")
     for statistic in ("pearson", "spearman"):
         by = ch.at(shapley, ch.WORDS, statistic).mean("example")
@@ -382,7 +395,7 @@ def test_what_the_page_says_of_reviews_and_of_switches_is_so() -> None:
         ]
         for row in ch.by_length(RESULTS)
     ]
-    of_pearson = ["across", "above", "across"]  # all tokens with positions: all reviews, short ones, long ones
+    of_pearson = ["across", "above", "across"]  # all tokens with positions: all reviews, short, long
     assert sides == [["below", "below", one, "below"] for one in of_pearson]
     lattices = zip(*real.touched_layers(Path(RESULTS) / "base/touch.npz"), strict=True)
     pairs = [(scores_at(lattice.parts, "word+position"), loo.scores) for lattice, loo in lattices]
