@@ -65,7 +65,7 @@ def test_numbers_are_those_of_the_maps(kept: Records) -> None:
 
 def test_every_number_of_ours_leads_to_its_run(page: str) -> None:
     addresses = set(re.findall(r'href="#([^"]+)"', page))
-    assert len(addresses) == 8 and len(re.findall("href", page)) > 400
+    assert len(addresses) == 10 and len(re.findall("href", page)) > 400
     for address in addresses:
         assert page.count(f'id="{address}"') == 1
 

@@ -203,7 +203,7 @@ def curve_rows(kept: Records, data: str) -> list[Row]:
     """Table 2's perturbation curves: the paper's, ours and MPNet's."""
     run, base = kept.text(DATA[data][0]), f"{kept.folder}/base"
     names = [f"{seed}-maps" for seed in (real.SEEDS if data == "SST" else [real.REVIEWS])]
-    told = names[0].replace("seed-0-maps", "seed-*-maps")
+    told = f"base/{names[0]}".replace("sst2-seed-0", "sst2-seed-*")
 
     def of_base(curve: str, method: str) -> Cell:
         each = [real.curves(base, name, curve).get(method) for name in names]
