@@ -236,11 +236,17 @@ def test_outcomes_are_those_written_below_the_predictions():
     assert points(ch.base_outcomes(RESULTS)) == base
     assert points(ch.reviews_outcomes(RESULTS))[MET] == [*range(1, 8)]
     assert points(ch.drawn_outcomes(RESULTS))[FAILED] == [8, 9, 10]
+    by_length = ch.reviews_outcomes(RESULTS)
+    assert [row["point"] for row in by_length if any(item.open for item in row["items"])] == [3, 4, 5]
     assert points(ch.smollm2_outcomes(RESULTS)) == {MET: [*range(1, 13)], MIXED: [13, 14, 15, 16], FAILED: []}
 
 
 def test_claims_at_the_paper_s_size():
     made = ch.claims_at_size(RESULTS)
+    papers, left, _ = ch.EFFECT_SIDES
+    for number in (17, 18, 20):  # at the words
+        (words, _) = ch._effects(RESULTS, ch.SPECS[number - 1])
+        assert (words.side, words.rank_side) == (papers, left)
     assert set(made) == set(range(6, 25))
     assert made[6][1] == "depends on the statistic"
     assert made[12][1] == made[15][1] == "reproduced"
@@ -397,6 +403,28 @@ def test_what_the_page_says_of_reviews_and_of_switches_is_so() -> None:
     ]
     of_pearson = ["across", "above", "across"]  # all tokens with positions: all reviews, short, long
     assert sides == [["below", "below", one, "below"] for one in of_pearson]
+    every, statistics = ch.reviews(RESULTS), ("pearson", "spearman")
+    order = np.argsort(ch.tokens_of(RESULTS), kind="stable")
+    for some in (order, order[:100], order[100:]):  # positions, without <s>
+        of = every.isel(example=some)
+        assert all(ch.gap(of, ch.REST, by).high < 0 for by in statistics)
+    on_sentences, before = ch.r_of(f"{RESULTS}/base", ch.ON_SENTENCES), ch.trainings(RESULTS)
+    for by in statistics:
+        gains = {
+            reading: [
+                side_of_zero(ch.independent_difference(ch.gap(r, reading, by), ch.gap(every, reading, by)))
+                for r in (on_sentences, before)
+            ]
+            for reading in (ch.WORDS, ch.ALL, ch.REST)
+        }
+        assert gains[ch.WORDS] == ["below", "across"] and gains[ch.REST][0] == "below"
+        assert gains[ch.ALL] == ["above", "above"]
+    kept = ch.part(f"{RESULTS}/base", f"{ch.REVIEWS}-paths")
+    config = ch.manifest(f"{RESULTS}/base", f"{ch.REVIEWS}-paths")["config"]
+    steps = [ch.masks_on_paths(12).index(frozenset(half)) for half in (range(1, 7), ())]
+    for by in statistics:
+        r = kept["r"][:, config["readings"].index(["word+position", "no-first", by])][:, steps]
+        assert ch.bootstrap_mean((r[:, 0] - r[:, 1]).astype(float)).high < 0
     lattices = zip(*real.touched_layers(Path(RESULTS) / "base/touch.npz"), strict=True)
     pairs = [(scores_at(lattice.parts, "word+position"), loo.scores) for lattice, loo in lattices]
     rises = [pearson(maps[0b1111], loo) > pearson(maps[0], loo) for maps, loo in pairs]

@@ -354,14 +354,14 @@ def reviews_outcomes(folder: str) -> list[Row]:
     long, short = (r_of(base, name) for name in (REVIEWS, OTHERS))
 
     def rises(statistic: str) -> list[Item]:
-        d = [gap(r, ALL, statistic).mean for r in (short, long)]
-        return [above("d, short − long", d[0] - d[1])]
+        d = [gap(r, ALL, statistic) for r in (short, long)]
+        return [above("d, short − long", independent_difference(*d))]
 
     def decided(statistic: str) -> list[Item]:
         d = gap(short, WORDS, statistic)
         return [Item("d", d, d.high < 0)]
 
-    each, tokens = lead(at(reviews(folder), WORDS), *PAIR), tokens_of(folder)
+    falls = rank_correlation(lead(at(reviews(folder), WORDS), *PAIR).values, tokens_of(folder))
     beats = [
         above(f"mask gradient − {rival}, {statistic}", gap(short, WORDS, statistic, ("mask-gradient", rival)))
         for statistic in STATISTIC
@@ -374,10 +374,16 @@ def reviews_outcomes(folder: str) -> list[Row]:
         ("words: d < 0 by rank", decided("spearman")),
         ("all with positions: d by Pearson above that of the longest", rises("pearson")),
         ("all with positions: d by rank above that of the longest", rises("spearman")),
-        ("words: d falls with the length", [below("rank correlation", spearman(each.values, tokens))]),
+        ("words: d falls with the length", [below("rank correlation", falls)]),
         ("mask gradient ahead of both rule sets", beats),
         ("rollout last of five", last),
     )
+
+
+def rank_correlation(a: np.ndarray, b: np.ndarray) -> Interval:
+    """Spearman's correlation with its 95 % interval by Fisher's z (standard error 1 / sqrt(n - 3))."""
+    r, reach = spearman(a, b), 1.96 / math.sqrt(len(a) - 3)
+    return Interval(r, *(math.tanh(math.atanh(r) + way * reach) for way in (-1, 1)), len(a))
 
 
 def tokens_of(folder: str) -> np.ndarray:
@@ -397,7 +403,7 @@ def drawn_outcomes(folder: str) -> list[Row]:
         return [above(f"Delta, {a} − {b}", bootstrap_mean(delta[a] - delta[b]))]
 
     halves, groups = _effects(folder, SPECS[22]), ("mask-gradient-4", "mask-gradient")
-    words, everything = ([e for e in halves if e.protocol == name] for name in [*PROTOCOLS][:2])
+    words, everything = ([e for e in halves if e.protocol == name][::-1] for name in [*PROTOCOLS][:2])
     raised = [(above if e.what.startswith("first") else below)(e.what, e.value) for e in everything]
     by_training = [_effects_of(folder, SPECS[20], [seed])[0] for seed in SEEDS]
     single = [above(f"Delta, {e.what}", e.value) for e in by_training]
@@ -639,8 +645,8 @@ def claims_table(kept: Records) -> Table:
         paper = "; ".join(printed.values()) if len(printed) == 1 else ""
         rows.append({"no.": str(claim.number), "claim": claim.says, "paper": paper, "12 layers": _told(ours)})
         rows[-1] |= {"verdict": verdict(ours), "base size": value, "its verdict": word}
-    caption = "means by protocol (words; all tokens + positions), or how many effects are on the paper's side"
-    return table(rows, caption=caption)
+    of = "means by protocol (words; all tokens + positions), of r by Pearson"
+    return table(rows, caption=f"{of}, or how many effects are on the paper's side")
 
 
 # Figures and tables.
@@ -868,7 +874,7 @@ def curves_table(folder: str) -> Table:
     n = [len(next(iter(of.values()))) for of in (each[0], drawn)]
     return table(
         rows,
-        caption=f"Δ of the logit, base size; SST-2: n = {n[0]}, 3 trainings; IMDB: n = {n[1]} as drawn, one",
+        caption=f"Δ of the logit, base size; SST-2: n = {n[0]}, 3 trainings; IMDB: first {n[1]} drawn, 1",
     )
 
 

@@ -320,7 +320,11 @@ def page(kept: Records) -> list[str]:
     for data in DATA:
         named = "SST-2" if data == "SST" else "IMDB"
         out += [f"(look-up-a3-{data.lower()})=", f"## Table A3: layers bypassed, {named}", ""]
-        out += ["From AttnLRP, layer by layer, to CP-LRP. Our run of masks has Pearson only.", ""]
+        told = "From AttnLRP, layer by layer, to CP-LRP. Our run of masks has Pearson only."
+        if data == "IMDB":
+            paths = len(real.part(f"{kept.folder}/base", f"{real.REVIEWS}-paths")["example"])
+            told += f" MPNet: the first {paths} reviews drawn."
+        out += [told, ""]
         groups = {"paper": ["r"], "ours, Pearson": ["words", "all"], "MPNet, words": BOTH, "MPNet, all": BOTH}
         out += tabs(
             {
