@@ -383,7 +383,8 @@ def reviews_outcomes(folder: str) -> list[Row]:
 def rank_correlation(a: np.ndarray, b: np.ndarray) -> Interval:
     """Spearman's correlation with its 95 % interval by Fisher's z (standard error 1 / sqrt(n - 3))."""
     r, reach = spearman(a, b), 1.96 / math.sqrt(len(a) - 3)
-    return Interval(r, *(math.tanh(math.atanh(r) + way * reach) for way in (-1, 1)), len(a))
+    low, high = (math.tanh(math.atanh(r) + way * reach) for way in (-1, 1))
+    return Interval(r, low, high, len(a))
 
 
 def tokens_of(folder: str) -> np.ndarray:
@@ -394,7 +395,7 @@ def tokens_of(folder: str) -> np.ndarray:
 
 def drawn_outcomes(folder: str) -> list[Row]:
     """The prediction for the reviews as they are drawn and for single layers (`2026-11-28-drawn.md`)."""
-    r, delta = (of(f"{folder}/base", f"{REVIEWS}-maps") for of in (r_of, deltas))
+    r, delta = r_of(f"{folder}/base", f"{REVIEWS}-maps"), deltas(f"{folder}/base", f"{REVIEWS}-maps")
 
     def ahead(a: str, b: str, statistics: Sequence[str] = tuple(STATISTIC)) -> list[Item]:
         return [above(f"{a} − {b}, {s}", gap(r, WORDS, s, (a, b))) for s in statistics]

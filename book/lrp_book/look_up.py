@@ -221,7 +221,7 @@ def curve_rows(kept: Records, data: str) -> list[Row]:
                 for cell in (
                     Cell(row[f"{curve}, paper"]),
                     Cell(row[curve], run.name),
-                    of_base(curve, {"loo": "loo attention-mask"}.get(row["method"], row["method"])),
+                    of_base(curve, "loo attention-mask" if row["method"] == "loo" else row["method"]),
                 )
             ],
         )

@@ -283,9 +283,7 @@ def singles_of(clf: Classifier, texts: Texts, *, chunk: int) -> Arrays:
     """Curves of the maps at the word with one layer bypassed: `morf layer-K`, `lerf layer-K`."""
     layers = range(1, clf.card.layers + 1)
     maps = dict(bypassing(clf, texts, [frozenset([layer]) for layer in layers]))
-    of_layers = {
-        f"layer-{layer}": [maps[k]["word"][layer - 1] for k in range(len(maps))] for layer in layers
-    }
+    of_layers = {f"layer-{layer}": [maps[k]["word"][layer - 1] for k in range(len(maps))] for layer in layers}
     return curves_of(clf, texts, of_layers, chunk=chunk)
 
 
