@@ -110,10 +110,12 @@ def test_a_part_goes_on_and_is_compared(clf, texts, tmp_path):
 def test_another_record_is_told_apart(clf, texts, tmp_path):
     for name, scale in (("a", 1.0), ("b", 1.5)):
         arrays = {"example": np.arange(2), "tokens": np.array([2, 1]), "word": np.ones(3, bool)}
+        arrays["morf x"] = scale * np.ones(2)
         np.savez(tmp_path / f"{name}.npz", x=scale * np.array([1.0, -2.0, 4.0]), **arrays)
         (tmp_path / f"{name}.json").write_text(json.dumps({"config": {"weights": name}}))
     told = real.compared(tmp_path / "b.npz", tmp_path / "a.npz")
     assert "OTHER weights" in told and "of a map 5.0e-01" in told
+    assert told.endswith("of a curve's mean 5.0e-01")
 
 
 def test_layers_to_touch_come_back(clf, tmp_path):

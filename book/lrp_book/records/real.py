@@ -458,12 +458,12 @@ def summarise(out: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 def compared(made: Path, kept: Path) -> str:
     """Two records of one part in one line: over the texts that both have, the largest difference of a map,
-    divided by its largest score, and of an r by mask.
+    divided by its largest score, of an r by mask, and of the mean logit along a curve.
     """
     a, b = (dict(np.load(path)) for path in (made, kept))
     rows = {example: k for k, example in enumerate(b["example"].tolist())}
     shared = [(k, rows[e]) for k, e in enumerate(a["example"].tolist()) if e in rows]
-    worst = {"map": 0.0, "r": 0.0}
+    worst = {"map": 0.0, "r": 0.0, "curve": 0.0}
     for name in a:
         if a[name].shape == a["word"].shape and name not in ("word", "standard error"):
             here, there = by_text(a, name), by_text(b, name)
@@ -472,11 +472,14 @@ def compared(made: Path, kept: Path) -> str:
         elif name == "r" or name.startswith("r "):
             far = [np.nanmax(np.abs(a[name][k].astype(float) - b[name][m])) for k, m in shared]
             worst["r"] = max(worst["r"], *far)
+        elif name.split(" ")[0] in ORDERS:
+            worst["curve"] = max(worst["curve"], *(abs(float(a[name][k] - b[name][m])) for k, m in shared))
     weights = {
         json.loads(path.with_suffix(".json").read_text())["config"]["weights"] for path in (made, kept)
     }
     told = f"{made.name}: {len(shared)} texts in both, {'the same' if len(weights) == 1 else 'OTHER'} weights"
     far_off = f"of a map {worst['map']:.1e} of its largest score, of an r {worst['r']:.1e}"
+    far_off += f", of a curve's mean {worst['curve']:.1e}"
     return f"{told}; largest difference {far_off}"
 
 
