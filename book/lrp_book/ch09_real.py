@@ -873,10 +873,8 @@ def curves_table(folder: str) -> Table:
         if "+" not in name
     ]
     n = [len(next(iter(of.values()))) for of in (each[0], drawn)]
-    return table(
-        rows,
-        caption=f"Δ of the logit, base size; SST-2: n = {n[0]}, 3 trainings; IMDB: first {n[1]} drawn, 1",
-    )
+    reviews = f"IMDB: the first {n[1]} drawn, 1 training, 16 tokens a step"
+    return table(rows, caption=f"Δ of the logit, base size; SST-2: n = {n[0]}, 3 trainings; {reviews}")
 
 
 def by_length(folder: str) -> list[Row]:
