@@ -21,6 +21,7 @@ from transformers import AutoModelForSequenceClassification
 
 from benchmarks import peers
 from benchmarks.clock import Shape, interleaved, multiplier, ratio, slope
+from lrp_companion.lab.perturbation_paths import shared_curves
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.masks import path_masks
 from lrp_companion.methods import removal_evaluator
@@ -31,7 +32,6 @@ from lrp_companion.methods.perturbation import loo
 from lrp_companion.metrics import pearson, perturbation_curve
 from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.propagation import all_masks
-from lrp_companion.runs.perturbation_paths import shared_curves
 from lrp_companion.sources import Dataset
 from lrp_companion.tape.batching import pad
 from lrp_companion.tape.encoder import Encoder

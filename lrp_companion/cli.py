@@ -185,7 +185,7 @@ def _sources(args: argparse.Namespace) -> None:
 
 def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
     _check_task(args)
-    from lrp_companion.runs.execute import device_of, execute, launch, world
+    from lrp_companion.lab.execute import device_of, execute, launch, world
 
     whole("run", "--processes", args.processes, hint="leave it out for one")
     if not args.out.strip():
@@ -253,9 +253,9 @@ def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
 def _text_jobs(args: argparse.Namespace, device: str) -> Any:
     answers = args.completion is not None
     options = _chosen(args, ANSWER_OPTIONS if answers else TEXT_OPTIONS)
+    from lrp_companion.lab.answer_jobs import AnswerJobs
+    from lrp_companion.lab.review_jobs import TextJobs
     from lrp_companion.loading.classifier import load_classifier
-    from lrp_companion.runs.answer_jobs import AnswerJobs
-    from lrp_companion.runs.review_jobs import TextJobs
     from lrp_companion.sources import load_dataset
     from lrp_companion.sources.dataset import whole_number
 
@@ -276,7 +276,7 @@ def _text_jobs(args: argparse.Namespace, device: str) -> Any:
 
 def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:
     options = _chosen(args, ("nets",) if args.task == "mnist-grid" else ("model", "methods", "nets"))
-    from lrp_companion.runs.digit_jobs import MnistGridJobs, MnistJobs
+    from lrp_companion.lab.digit_jobs import MnistGridJobs, MnistJobs
     from lrp_companion.sources import load_dataset
 
     train, test = (
@@ -290,9 +290,9 @@ def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:
 
 
 def _report(args: argparse.Namespace) -> None:
-    from lrp_companion.paper.printed import report
-    from lrp_companion.paper.report import report_rows, write_figures, write_report
-    from lrp_companion.runs.load import load_runs
+    from lrp_companion.lab.load import load_runs
+    from lrp_companion.lab.paper.printed import report
+    from lrp_companion.lab.paper.report import report_rows, write_figures, write_report
 
     check_output()
     for option in ("out", "figures"):

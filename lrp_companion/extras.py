@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from lrp_companion.checks import SourceError
 
 EXTRAS = {
-    "accelerate": "experiments",
+    "accelerate": "lab",
     "anywidget": "widgets",
     "captum": "ig",
     "datasets": "data",
@@ -16,18 +16,18 @@ EXTRAS = {
     "gguf": "gguf",
     "ipywidgets": "widgets",
     "jupyter_book": "book",
-    "matplotlib": "experiments",
+    "matplotlib": "lab",
     "mlxtend": "data",
     "nbformat": "book",
     "papermill": "book",
-    "PIL": "experiments",
+    "PIL": "lab",
     "pyarrow": "data",
     "rjsmin": "widgets",
-    "scipy": "experiments",
+    "scipy": "lab",
     "sphinx": "book",
     "traitlets": "widgets",
-    "wasmtime": "book",
-    "xarray": "experiments",
+    "wasmtime": "page",
+    "xarray": "lab",
 }
 """Importable names and the extra of `pyproject.toml` that installs each."""
 

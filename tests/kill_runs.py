@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.runs.execute import Jobs, execute
-from lrp_companion.runs.folder import read_folder
-from lrp_companion.runs.load import load_run
+from lrp_companion.lab.execute import Jobs, execute
+from lrp_companion.lab.folder import read_folder
+from lrp_companion.lab.load import load_run
 from lrp_companion.sources import Dataset, load_dataset
 
 Step = Callable[[], None]
@@ -185,8 +185,8 @@ def trial(place: int, jobs: Jobs, out: Path, whole: dict[str, str]) -> str:
 
 def review_jobs(model: Path, limit: int = 3) -> Jobs:
     """A small run on reviews, with every table."""
+    from lrp_companion.lab.review_jobs import TextJobs
     from lrp_companion.loading.classifier import load_classifier
-    from lrp_companion.runs.review_jobs import TextJobs
 
     clf = load_classifier(model, dtype="float64")
     data = load_dataset("sst2", source="embedded")
@@ -195,7 +195,7 @@ def review_jobs(model: Path, limit: int = 3) -> Jobs:
 
 def digit_jobs(limit: int = 2) -> Jobs:
     """A small run on drawn digits: two nets, which are trained and kept."""
-    from lrp_companion.runs.digit_jobs import MnistJobs
+    from lrp_companion.lab.digit_jobs import MnistJobs
 
     draw = np.random.default_rng(0)
     images, labels = draw.random((24, 14, 14)), np.arange(24) % 10

@@ -194,7 +194,7 @@ worth = of("book/lrp_book/worth.py", "test_ch05.py::test_loo_of_another_training
 split = of(
     "book/lrp_book/ch06_causes.py", "test_recomputed.py::test_the_split_by_the_sign_at_cls[imdb-companion]"
 )
-judged = of("paper/claims.py", "test_report.py::test_the_verdict_is_made_by_its_rule")
+judged = of("lab/paper/claims.py", "test_report.py::test_the_verdict_is_made_by_its_rule")
 
 
 def same_logit(name: str, old: str, new: str, test: str, *, file: str = "loading/classifier.py") -> Mutation:
@@ -209,7 +209,7 @@ shapley = of("methods/shapley.py", "test_shapley.py")
 symmetry = of("families/symmetries.py", "test_symmetries.py")
 moves = of("invariance.py", "test_symmetries.py")
 counts = of("schema.py", "test_grid.py")
-taken = of("runs/review_jobs.py", "test_run_execute.py::TestTelling")
+taken = of("lab/review_jobs.py", "test_run_execute.py::TestTelling")
 names = of("methods/__init__.py", "test_method_options.py::TestNames")
 packed = of("tape/packed.py", "test_packed.py")
 beginning = of("methods/perturbation.py", "test_packed.py")
@@ -224,15 +224,15 @@ gradient = of("methods/gradient.py", "test_text_methods.py")
 output = of("methods/common.py", "test_text_methods.py")
 batch = of("tape/batching.py", "test_encoder.py")
 grid = of("metrics/grid.py", "test_grid.py")
-folder = of("runs/folder.py", "test_run_folder.py")
+folder = of("lab/folder.py", "test_run_folder.py")
 terminal = of("terminal.py", "test_terminal.py")
 compute = of("loading/compute.py", "test_compute.py")
 entries = of("loading/accepted.py", "test_config_entries.py")
-run = of("runs/execute.py", "test_run_execute.py::TestStopped")
-jobs = of("runs/review_jobs.py", "test_run_load.py::TestMethods")
-columns = of("runs/review_columns.py", "test_run_load.py::TestMethods")
-answer_jobs = of("runs/answer_jobs.py", "test_answer_runs.py")
-answer_run = of("runs/load.py", "test_answer_runs.py")
+run = of("lab/execute.py", "test_run_execute.py::TestStopped")
+jobs = of("lab/review_jobs.py", "test_run_load.py::TestMethods")
+columns = of("lab/review_columns.py", "test_run_load.py::TestMethods")
+answer_jobs = of("lab/answer_jobs.py", "test_answer_runs.py")
+answer_run = of("lab/load.py", "test_answer_runs.py")
 
 # fmt: off
 
@@ -636,7 +636,7 @@ MUTATIONS: list[Mutation] = [
          "start = clf.encoder.embed(torch.zeros_like(ids))", "start = torch.zeros_like(word)"),
     seen("pixels far off", "loading/images.py",
          "if pixels.min() < 2 * low - high or pixels.max() > 2 * high - low:", "if False:"),
-    Mutation("two data sets: trainings are left out", "paper/claims.py",
+    Mutation("two data sets: trainings are left out", "lab/paper/claims.py",
              "_smaller_gain(len(out) + 1, [*known, *trained_again])", "_smaller_gain(len(out) + 1, known)",
              ("test_report.py",)),
     Mutation("predictions: mixed is met", "book/lrp_book/predictions.py",

@@ -15,11 +15,11 @@ from tiny_models import build, pre_norm
 import lrp_companion as lrp
 from lrp_companion import cli
 from lrp_companion.checks import InputError
+from lrp_companion.lab.answer_jobs import AnswerJobs
+from lrp_companion.lab.execute import execute
+from lrp_companion.lab.labelled import mean
+from lrp_companion.lab.load import AnswerRun, load_run
 from lrp_companion.loading.classifier import load_classifier
-from lrp_companion.runs.answer_jobs import AnswerJobs
-from lrp_companion.runs.execute import execute
-from lrp_companion.runs.labelled import mean
-from lrp_companion.runs.load import AnswerRun, load_run
 from lrp_companion.sources import load_dataset
 
 COLUMNS = {

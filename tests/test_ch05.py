@@ -36,11 +36,11 @@ from plain_rows import counted, plain_loo, plain_r, r_of
 from scipy.stats import rankdata
 
 from lrp_companion.checks import InputError, SourceError
+from lrp_companion.lab.labelled import mean
+from lrp_companion.lab.load import TextRun, load_run
+from lrp_companion.lab.paper.published import paper_table
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import over_trainings
-from lrp_companion.paper.published import paper_table
-from lrp_companion.runs.labelled import mean
-from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.schema import PROTOCOLS, Protocol
 
 ROOT = Path(__file__).resolve().parents[1]

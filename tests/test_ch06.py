@@ -21,15 +21,15 @@ from test_report import EXPLAINERS, level, mnist_run
 
 from lrp_companion import ProtocolSwitchboard
 from lrp_companion.checks import CompanionError, InputError, SourceError
+from lrp_companion.lab.base_run import points
+from lrp_companion.lab.boards import _steps, digit_board, switchboard
+from lrp_companion.lab.digit_jobs import VARIANT_AXES
+from lrp_companion.lab.load import MnistGridRun, TextRun, load_run
+from lrp_companion.lab.paper.digit_variants import digit_grid, digit_ig, paper_values
+from lrp_companion.lab.paper.protocol_grid import GRID_OPTIONS, PROTOCOL_AXES, counts, grid
+from lrp_companion.lab.paper.report import find_trainings
 from lrp_companion.metrics import Interval
-from lrp_companion.paper.digit_variants import digit_grid, digit_ig, paper_values
-from lrp_companion.paper.protocol_grid import GRID_OPTIONS, PROTOCOL_AXES, counts, grid
-from lrp_companion.paper.report import find_trainings
-from lrp_companion.runs.base_run import points
-from lrp_companion.runs.digit_jobs import VARIANT_AXES
-from lrp_companion.runs.load import MnistGridRun, TextRun, load_run
 from lrp_companion.schema import Protocol
-from lrp_companion.widgets.boards import _steps, digit_board, switchboard
 
 RESULTS = RECORD.parent
 

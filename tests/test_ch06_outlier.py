@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from lrp_book.ch06_outlier import COUNTED, lead, places, taken_out, under_whole_sums, with_and_without
 
 from lrp_companion.checks import InputError
+from lrp_companion.lab.load import load_run
 from lrp_companion.metrics import leverage, pearson
-from lrp_companion.runs.load import load_run
 from lrp_companion.schema import Protocol
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -36,13 +36,13 @@ from tiny_models import LONG_TEXTS, reviews
 
 from lrp_companion import Classifier, InputError
 from lrp_companion.checks import SourceError
+from lrp_companion.lab.execute import execute
+from lrp_companion.lab.load import TextRun, load_run
+from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.methods.hybrid import hybrid
 from lrp_companion.methods.mask_gradient import LOW, MANY, quadrature
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.statistics import side_of_zero
-from lrp_companion.runs.execute import execute
-from lrp_companion.runs.load import TextRun, load_run
-from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.schema import TOKEN_CHOICES, Protocol
 from lrp_companion.show.tables import Table
 

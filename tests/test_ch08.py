@@ -28,8 +28,8 @@ from lrp_book.yardsticks import load
 import lrp_companion as lrp
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.cli import main
+from lrp_companion.lab.labelled import mean, r_with_loo, side
 from lrp_companion.metrics.statistics import side_of_zero
-from lrp_companion.runs.labelled import mean, r_with_loo, side
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"

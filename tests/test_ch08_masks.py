@@ -12,8 +12,8 @@ from lrp_book import ch08_masks as ch
 from lrp_book.predictions import by_sides
 from scipy import stats
 
+from lrp_companion.lab.load import nearby
 from lrp_companion.metrics import Interval
-from lrp_companion.runs.load import nearby
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,12 @@ import pytest
 from tiny_models import TEXTS
 
 import lrp_companion as lrp
+from lrp_companion.lab.compare_methods import compare_methods
+from lrp_companion.lab.execute import execute
+from lrp_companion.lab.load import load_run
+from lrp_companion.lab.paper.published import paper_table
+from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.masks import path_masks
-from lrp_companion.paper.published import paper_table
-from lrp_companion.runs.compare_methods import compare_methods
-from lrp_companion.runs.execute import execute
-from lrp_companion.runs.load import load_run
-from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.sources import load_dataset
 from lrp_companion.sources.dataset import Dataset
 

@@ -20,8 +20,8 @@ from test_exercise_numbers import EVERYTHING, OURS, curves, r_of, state
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
-from lrp_companion.paper.protocol_grid import AXIS_OPTIONS
-from lrp_companion.runs.load import load_run
+from lrp_companion.lab.load import load_run
+from lrp_companion.lab.paper.protocol_grid import AXIS_OPTIONS
 from lrp_companion.toys.product import Product
 from lrp_companion.toys.softmax_step import SoftmaxStep
 

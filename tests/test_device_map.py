@@ -201,5 +201,5 @@ def test_a_map_needs_files_and_accelerate(monkeypatch: pytest.MonkeyPatch) -> No
     find = importlib.util.find_spec
     monkeypatch.setitem(__import__("sys").modules, "accelerate", None)
     assert find("numpy")
-    with pytest.raises(SourceError, match=r"no package accelerate; expected the extra \[experiments\]"):
+    with pytest.raises(SourceError, match=r"no package accelerate; expected the extra \[lab\]"):
         load_classifier("companion", device_map="auto")

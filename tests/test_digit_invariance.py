@@ -8,7 +8,7 @@ from lrp_book.ch02_digits import compare_variants, share_curve
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
-from lrp_companion.runs.digit_invariance import Invariance, invariance_table, train_pair
+from lrp_companion.lab.digit_invariance import Invariance, invariance_table, train_pair
 from lrp_companion.sources.dataset import Dataset
 
 TINY = {"tokens": 4, "dim": 3, "classes": 3}

@@ -14,8 +14,13 @@ import torch
 from lrp_book.ch06_trainings import digit_choices, digit_signs
 
 from lrp_companion.checks import InputError
-from lrp_companion.methods import attribute
-from lrp_companion.paper.digit_variants import (
+from lrp_companion.lab.base_run import points
+from lrp_companion.lab.digit_invariance import EXPLAINERS, invariance_table, train_pair
+from lrp_companion.lab.digit_jobs import VARIANT_AXES, MnistGridJobs
+from lrp_companion.lab.execute import execute
+from lrp_companion.lab.folder import read_folder
+from lrp_companion.lab.load import MnistGridRun, load_run
+from lrp_companion.lab.paper.digit_variants import (
     ACCURACY,
     MEASURES,
     digit_grid,
@@ -23,12 +28,7 @@ from lrp_companion.paper.digit_variants import (
     digit_nearest,
     paper_values,
 )
-from lrp_companion.runs.base_run import points
-from lrp_companion.runs.digit_invariance import EXPLAINERS, invariance_table, train_pair
-from lrp_companion.runs.digit_jobs import VARIANT_AXES, MnistGridJobs
-from lrp_companion.runs.execute import execute
-from lrp_companion.runs.folder import read_folder
-from lrp_companion.runs.load import MnistGridRun, load_run
+from lrp_companion.methods import attribute
 from lrp_companion.sources import Dataset, load_dataset
 
 FEW = {"bias": (False, True), "position_embedding": (False, True), "embedding": (False, True)}

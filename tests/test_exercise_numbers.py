@@ -18,7 +18,7 @@ from lrp_book.exercises.catalogue import EXERCISES
 from lrp_book.sphinx.mask_hunt import hunt
 
 import lrp_companion as lrp
-from lrp_companion.runs.perturbation_paths import perturbation_paths
+from lrp_companion.lab.perturbation_paths import perturbation_paths
 from lrp_companion.toys.product import Product, all_groupings, shares
 from lrp_companion.toys.softmax_step import SoftmaxStep
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from kill_runs import digit_jobs, places, review_jobs, rows, trial
 
-from lrp_companion.runs.execute import Jobs
+from lrp_companion.lab.execute import Jobs
 
 KILLS = {"reviews": 28, "digits": 12}
 pytestmark = pytest.mark.skipif(

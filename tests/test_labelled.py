@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from lrp_companion import InputError
+from lrp_companion.lab.labelled import mean, r_with_loo, side
+from lrp_companion.lab.load import load_run
+from lrp_companion.lab.paper.protocol_grid import DISTINCT, grid, protocols_of
 from lrp_companion.metrics.statistics import over_trainings
-from lrp_companion.paper.protocol_grid import DISTINCT, grid, protocols_of
-from lrp_companion.runs.labelled import mean, r_with_loo, side
-from lrp_companion.runs.load import load_run
 from lrp_companion.schema import Protocol
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -31,11 +31,11 @@ from test_protocol_grid import text
 from test_report import level
 
 from lrp_companion.checks import CompanionError, InputError
+from lrp_companion.lab.base_run import EXAMPLES_OF
+from lrp_companion.lab.labelled import side
+from lrp_companion.lab.load import TextRun, load_run
 from lrp_companion.masks import bypassed
 from lrp_companion.metrics import bootstrap_mean
-from lrp_companion.runs.base_run import EXAMPLES_OF
-from lrp_companion.runs.labelled import side
-from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.schema import Protocol
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,7 +10,7 @@ import pytest
 from lrp_book import look_up
 from lrp_book.committed import Records, records
 
-from lrp_companion.paper.published import paper_table
+from lrp_companion.lab.paper.published import paper_table
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -17,16 +17,16 @@ from tiny_models import TEXTS, build, pre_norm, reviews
 
 from lrp_companion.attribution import SITES, Attribution, scores_at
 from lrp_companion.checks import CompanionError, InputError
+from lrp_companion.lab.base_run import DEFAULT_METHODS, TOP
+from lrp_companion.lab.execute import execute
+from lrp_companion.lab.labelled import mean
+from lrp_companion.lab.load import TextRun, load_run
+from lrp_companion.lab.review_jobs import TextJobs
+from lrp_companion.lab.review_options import FIXED
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import attribute, method_call
 from lrp_companion.methods.gradient import BASELINES
 from lrp_companion.metrics import bootstrap_mean, pearson, spearman
-from lrp_companion.runs.base_run import DEFAULT_METHODS, TOP
-from lrp_companion.runs.execute import execute
-from lrp_companion.runs.labelled import mean
-from lrp_companion.runs.load import TextRun, load_run
-from lrp_companion.runs.review_jobs import TextJobs
-from lrp_companion.runs.review_options import FIXED
 from lrp_companion.schema import REMOVALS, TOKEN_CHOICES, Protocol
 
 WORDS = (*TEXTS, "the warm film", "no , never", "a dull plot and a slow actor")

@@ -16,9 +16,9 @@ from tiny_models import build
 
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.cli import main
+from lrp_companion.lab.folder import read_folder
+from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.loading.classifier import load_classifier
-from lrp_companion.runs.folder import read_folder
-from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.sources import load_dataset
 
 TRACE = "import pathlib\npathlib.Path({place!r}).write_text('it ran')\n"
@@ -191,7 +191,7 @@ def older(monkeypatch: pytest.MonkeyPatch, out: Path) -> None:
     new = ("tokenizer", "model config", "labels")
     config = {key: value for key, value in manifest["config"].items() if key not in new}
     answer = {**manifest, "config": config}, tables
-    monkeypatch.setattr("lrp_companion.runs.review_jobs.read_folder", lambda _: answer)
+    monkeypatch.setattr("lrp_companion.lab.review_jobs.read_folder", lambda _: answer)
 
 
 def taken_from(folder: Path, out: Path) -> TextJobs:

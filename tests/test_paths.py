@@ -10,10 +10,10 @@ import pytest
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import CompanionError, InputError, as_path
 from lrp_companion.cli import main
+from lrp_companion.lab.load import load_run, load_runs
+from lrp_companion.lab.paper.report import write_figures, write_report
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.page.live_page import export_page
-from lrp_companion.paper.report import write_figures, write_report
-from lrp_companion.runs.load import load_run, load_runs
 from lrp_companion.sources import load_dataset, reachable
 
 BAD = ["a\0b", "~nouser-of-this-name/x", "x" * 300, "y/" * 5000, "\ud800"]

@@ -17,11 +17,11 @@ from plain_rows import counted, plain_loo
 from test_report import level, mnist_run, text_run
 
 from lrp_companion.checks import CompanionError, InputError
+from lrp_companion.lab.load import TextRun, load_run
+from lrp_companion.lab.paper import protocol_grid
+from lrp_companion.lab.paper.protocol_grid import PROTOCOL_AXES, grid
 from lrp_companion.metrics import Interval, agreement, bootstrap_mean
 from lrp_companion.metrics.statistics import resampled, side_of_zero
-from lrp_companion.paper import protocol_grid
-from lrp_companion.paper.protocol_grid import PROTOCOL_AXES, grid
-from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.schema import AXIS_OPTIONS, PROTOCOLS, SITES, STATISTICS, TOKEN_CHOICES, Protocol
 
 ROOT = Path(__file__).resolve().parent.parent

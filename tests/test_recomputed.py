@@ -22,8 +22,8 @@ from lrp_book.paired import compare_paired
 from plain_rows import counted, plain_loo, plain_r
 
 from lrp_companion.attribution import SITES
-from lrp_companion.paper.protocol_grid import grid
-from lrp_companion.runs.load import TextRun, load_run
+from lrp_companion.lab.load import TextRun, load_run
+from lrp_companion.lab.paper.protocol_grid import grid
 from lrp_companion.schema import Protocol
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -12,6 +12,9 @@ from tiny_models import TEXTS
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
+from lrp_companion.lab.execute import execute
+from lrp_companion.lab.load import load_run
+from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.methods import Options, options_of
 from lrp_companion.methods.common import attribution
 from lrp_companion.registry import (
@@ -25,9 +28,6 @@ from lrp_companion.registry import (
     method_named,
     passes_of,
 )
-from lrp_companion.runs.execute import execute
-from lrp_companion.runs.load import load_run
-from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.show.palette import styles
 from lrp_companion.sources import load_dataset
 

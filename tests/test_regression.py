@@ -12,10 +12,10 @@ from tiny_models import TEXTS, build, save, vision
 import lrp_companion as lrp
 from lrp_companion.checks import CompanionError, InputError, ModelError
 from lrp_companion.cli import main
+from lrp_companion.lab.load import load_run
+from lrp_companion.lab.text_run import loo_map
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import TEXT_METHODS
-from lrp_companion.runs.load import load_run
-from lrp_companion.runs.text_run import loo_map
 from lrp_companion.schema import Protocol
 
 NEAR = 1e-6  # the rotations of Llama are in single precision

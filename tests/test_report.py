@@ -23,18 +23,18 @@ from lrp_book.ch05_worth import dots, judged_claims
 from lrp_companion.attribution import SITES
 from lrp_companion.checks import CompanionError, SourceError
 from lrp_companion.cli import main
+from lrp_companion.lab.folder import FORMAT, key_of, open_folder
+from lrp_companion.lab.load import MnistRun, TextRun, load_run, load_runs
+from lrp_companion.lab.paper import claim_specs as paper_claim_specs
+from lrp_companion.lab.paper import claims as paper_claims
+from lrp_companion.lab.paper import printed, report
+from lrp_companion.lab.paper import tables as paper_tables
+from lrp_companion.lab.paper.claims import Effect, claims, independent_difference, side, verdict
+from lrp_companion.lab.paper.printed import REPORT_WIDTH
+from lrp_companion.lab.paper.published import FINGERPRINTS, paper_table
 from lrp_companion.masks import mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
-from lrp_companion.paper import claim_specs as paper_claim_specs
-from lrp_companion.paper import claims as paper_claims
-from lrp_companion.paper import printed, report
-from lrp_companion.paper import tables as paper_tables
-from lrp_companion.paper.claims import Effect, claims, independent_difference, side, verdict
-from lrp_companion.paper.printed import REPORT_WIDTH
-from lrp_companion.paper.published import FINGERPRINTS, paper_table
-from lrp_companion.runs.folder import FORMAT, key_of, open_folder
-from lrp_companion.runs.load import MnistRun, TextRun, load_run, load_runs
 from lrp_companion.schema import PROTOCOLS, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,14 +12,14 @@ from tiny_models import build, save
 
 from lrp_companion.checks import InputError
 from lrp_companion.cli import main
+from lrp_companion.lab.execute import execute
+from lrp_companion.lab.load import TextRun, load_run
+from lrp_companion.lab.paper.published import FINGERPRINTS
+from lrp_companion.lab.paper.tables import table2
+from lrp_companion.lab.review_jobs import TextJobs
+from lrp_companion.lab.review_options import LONG, SHORT, settings_of
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import attribute
-from lrp_companion.paper.published import FINGERPRINTS
-from lrp_companion.paper.tables import table2
-from lrp_companion.runs.execute import execute
-from lrp_companion.runs.load import TextRun, load_run
-from lrp_companion.runs.review_jobs import TextJobs
-from lrp_companion.runs.review_options import LONG, SHORT, settings_of
 from lrp_companion.schema import MULTI_LABEL, Protocol
 from lrp_companion.sources import load_dataset
 

@@ -28,12 +28,12 @@ from PIL import Image
 
 import lrp_companion
 from lrp_companion.cli import main
+from lrp_companion.lab import execute, review_jobs
+from lrp_companion.lab.base_run import DEFAULT_METHODS
+from lrp_companion.lab.folder import key_of, read_folder
+from lrp_companion.lab.load import load_run
+from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.provenance import PACKAGES
-from lrp_companion.runs import execute, review_jobs
-from lrp_companion.runs.base_run import DEFAULT_METHODS
-from lrp_companion.runs.folder import key_of, read_folder
-from lrp_companion.runs.load import load_run
-from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.sources import load_dataset
 from lrp_companion.sources.data_sets import VARIABLE
 
@@ -814,8 +814,8 @@ def test_mnist_with_methods_of_ones_own(digits, tmp_path, refused):
     from lrp_book.ch07_remedy import digit_frontier
     from lrp_book.labels import method_label
 
+    from lrp_companion.lab.load import MnistRun
     from lrp_companion.metrics import bootstrap_mean
-    from lrp_companion.runs.load import MnistRun
 
     names = ["loo", "gradient-x-input", "ig:n_steps=3", "attnlrp"]
     names += ["mask-gradient", "mask-gradient:groups=4", "mask-gradient:groups=all"]

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lrp_companion import runs
+from lrp_companion import lab
 from lrp_companion.checks import CompanionError, InputError, SourceError
-from lrp_companion.runs import folder as folder_module
-from lrp_companion.runs.folder import FORMAT, JOB, RunError, RunFolder, key_of, open_folder, read_folder
+from lrp_companion.lab import folder as folder_module
+from lrp_companion.lab.folder import FORMAT, JOB, RunError, RunFolder, key_of, open_folder, read_folder
 
 CONFIG = {"task": "sst2", "seed": 0, "methods": ["loo", "ig"], "dtype": "float64"}
 SHAPE = re.compile(r"^\w+: got .+; expected .+\. Next step: .+\.$")
@@ -120,7 +120,7 @@ class TestRows:
     def test_a_shard_is_gone_only_when_its_rows_stand_elsewhere(self, tmp_path, monkeypatch):
         filled(tmp_path, range(3), gather=False)
         monkeypatch.setattr(
-            runs.folder,
+            lab.folder,
             "_write_table",
             lambda *_: (_ for _ in ()).throw(SourceError("run", got="", expected="", hint="")),
         )
@@ -199,7 +199,7 @@ class TestWrites:
             folder.add("methods", 2, some(2))
             with monkeypatch.context() as patch:
                 if step in ("open", "write"):
-                    patch.setattr(runs.folder, "open", full if step == "open" else Half, raising=False)
+                    patch.setattr(lab.folder, "open", full if step == "open" else Half, raising=False)
                 elif step == "folder":
                     patch.setattr(os, "open", full)
                 else:

@@ -16,18 +16,18 @@ from tiny_models import TEXTS, reviews
 
 from lrp_companion.attribution import SITE_PARTS, SITES, scores_at
 from lrp_companion.checks import InputError, SourceError
+from lrp_companion.lab.base_run import DEFAULT_METHODS
+from lrp_companion.lab.digit_invariance import NET_VARIANTS, invariance_table, train_pair
+from lrp_companion.lab.digit_jobs import MnistJobs
+from lrp_companion.lab.execute import execute
+from lrp_companion.lab.load import MnistRun, TextRun, load_run, load_runs
+from lrp_companion.lab.perturbation_paths import shared_curves
+from lrp_companion.lab.review_columns import round_bits
+from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.masks import masks_on_paths
 from lrp_companion.methods import attribute, layer_lattice, removal_evaluator
 from lrp_companion.metrics import agreement, bootstrap_mean, paired_difference, perturbation_curve
-from lrp_companion.runs.base_run import DEFAULT_METHODS
-from lrp_companion.runs.digit_invariance import NET_VARIANTS, invariance_table, train_pair
-from lrp_companion.runs.digit_jobs import MnistJobs
-from lrp_companion.runs.execute import execute
-from lrp_companion.runs.load import MnistRun, TextRun, load_run, load_runs
-from lrp_companion.runs.perturbation_paths import shared_curves
-from lrp_companion.runs.review_columns import round_bits
-from lrp_companion.runs.review_jobs import TextJobs
 from lrp_companion.schema import MAP_CHOICES, REMOVALS, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, Protocol
 from lrp_companion.sources import load_dataset
 from lrp_companion.sources.dataset import Dataset

@@ -15,7 +15,7 @@ import pytest
 from lrp_companion import terminal
 from lrp_companion.checks import InputError
 from lrp_companion.cli import main
-from lrp_companion.runs.folder import RunError
+from lrp_companion.lab.folder import RunError
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = {"got": "this", "expected": "that", "hint": "do it"}

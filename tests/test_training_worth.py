@@ -17,8 +17,8 @@ from lrp_book.predictions import FAILED, MET, MIXED
 from lrp_book.say import MissingRecord
 from plain_rows import counted, plain_loo, r_of
 
-from lrp_companion.paper.claims import gains_on_both
-from lrp_companion.runs.load import TextRun, load_run
+from lrp_companion.lab.load import TextRun, load_run
+from lrp_companion.lab.paper.claims import gains_on_both
 from lrp_companion.schema import PROTOCOLS
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -12,10 +12,10 @@ from widget_cases import HOSTILE
 
 import lrp_companion as lrp
 from lrp_companion import InputError, PerturbationPlayer
+from lrp_companion.lab.compare_methods import compare_methods
+from lrp_companion.lab.perturbation_paths import perturbation_paths
 from lrp_companion.methods import removal_evaluator
 from lrp_companion.metrics import perturbation_curve
-from lrp_companion.runs.compare_methods import compare_methods
-from lrp_companion.runs.perturbation_paths import perturbation_paths
 from lrp_companion.sources import load_dataset
 
 TEXTS = ["a film of rare grace", "dull , slow and far too long"]

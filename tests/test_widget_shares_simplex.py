@@ -15,10 +15,10 @@ from browsing import put, state_of, stroke
 from lrp_book.ch02_digits import first_of_each_class
 
 from lrp_companion.checks import InputError
+from lrp_companion.lab.digit_invariance import share_digits
+from lrp_companion.lab.paper.digit_variants import MAPS_COMPARED
 from lrp_companion.methods import attribute
 from lrp_companion.metrics import agreement, invariance_gap
-from lrp_companion.paper.digit_variants import MAPS_COMPARED
-from lrp_companion.runs.digit_invariance import share_digits
 from lrp_companion.schema import Protocol
 from lrp_companion.toys.linear_attention import SHARES, LinearAttention
 from lrp_companion.widgets import SharesSimplex

@@ -10,8 +10,8 @@ import torch
 from lrp_book.ch07_errors import anytime_maps
 
 import lrp_companion as lrp
-from lrp_companion.runs.digit_invariance import share_digits
-from lrp_companion.runs.perturbation_paths import perturbation_paths
+from lrp_companion.lab.digit_invariance import share_digits
+from lrp_companion.lab.perturbation_paths import perturbation_paths
 from lrp_companion.widgets import base
 
 MARKUP = ("<img src=x onerror=alert(1)>", "</script>", "&amp;")

@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from lrp_companion.arrays import real_array
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError
+from lrp_companion.lab.digit_invariance import EXPLAINERS, NET_VARIANTS, RAW, invariance_table, train_pair
 from lrp_companion.metrics import Interval, agreement, bootstrap_mean
-from lrp_companion.runs.digit_invariance import EXPLAINERS, NET_VARIANTS, RAW, invariance_table, train_pair
 from lrp_companion.show.canvas import FIGURE_WIDTH, LOOK, Drawing, drawing, headline, limits
 from lrp_companion.show.palette import INK, STYLES, diverging_map, styles
 from lrp_companion.sources.dataset import Dataset

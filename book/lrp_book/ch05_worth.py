@@ -22,16 +22,16 @@ from lrp_book.labels import method_label
 from lrp_book.say import MissingRecord
 from lrp_book.worth import METHODS, REMOVALS, correlations, kept_tokens, other_loo, r_without
 from lrp_companion.checks import InputError, SourceError
+from lrp_companion.lab.load import MnistRun, TextRun
+from lrp_companion.lab.paper.claims import Claim, claims
+from lrp_companion.lab.paper.printed import table2_dots
+from lrp_companion.lab.paper.protocol_grid import title
+from lrp_companion.lab.paper.published import paper_table
+from lrp_companion.lab.paper.tables import PAIR_NAMES, PAPER_METHODS, dataset_of, figure2, table1
 from lrp_companion.masks import NONE, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.statistics import side_of_zero
-from lrp_companion.paper.claims import Claim, claims
-from lrp_companion.paper.printed import table2_dots
-from lrp_companion.paper.protocol_grid import title
-from lrp_companion.paper.published import paper_table
-from lrp_companion.paper.tables import PAIR_NAMES, PAPER_METHODS, dataset_of, figure2, table1
 from lrp_companion.registry import label_of
-from lrp_companion.runs.load import MnistRun, TextRun
 from lrp_companion.schema import PROTOCOLS, Protocol
 from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline
 from lrp_companion.show.palette import QUIET, styles

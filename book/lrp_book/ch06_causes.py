@@ -17,12 +17,12 @@ from lrp_book.paired import win_rate
 from lrp_book.significance import features, group_differences, holm, rank_correlations
 from lrp_book.worth import r_without
 from lrp_companion.checks import InputError
+from lrp_companion.lab.load import Explanation, TextRun
+from lrp_companion.lab.paper.protocol_grid import DISTINCT, Row, counts, grid, needs_text, title
+from lrp_companion.lab.paper.tables import needs_masks
 from lrp_companion.masks import NONE, mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.statistics import bootstrap_columns, intervals, side_of_zero
-from lrp_companion.paper.protocol_grid import DISTINCT, Row, counts, grid, needs_text, title
-from lrp_companion.paper.tables import needs_masks
-from lrp_companion.runs.load import Explanation, TextRun
 from lrp_companion.schema import PROTOCOLS, Protocol
 from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, label_ends, limits
 from lrp_companion.show.palette import INK, MARKERS, SPARE, styles

@@ -13,11 +13,11 @@ from matplotlib.patheffects import withStroke
 
 from lrp_book.labels import finished
 from lrp_book.worth import kept_tokens, r_without
+from lrp_companion.lab.labelled import mean, r_with_loo, side
+from lrp_companion.lab.load import TextRun, load_run
+from lrp_companion.lab.paper.protocol_grid import title
 from lrp_companion.metrics import leverage
 from lrp_companion.metrics.faithfulness import directions
-from lrp_companion.paper.protocol_grid import title
-from lrp_companion.runs.labelled import mean, r_with_loo, side
-from lrp_companion.runs.load import TextRun, load_run
 from lrp_companion.schema import STATISTICS
 from lrp_companion.show.canvas import LOOK, Drawing, drawing
 from lrp_companion.show.palette import INK, styles

@@ -18,9 +18,9 @@ from matplotlib.ticker import MaxNLocator
 from lrp_book.labels import finished
 from lrp_companion.arrays import real_array
 from lrp_companion.checks import InputError, choose
+from lrp_companion.lab.paper.protocol_grid import AXIS_LABELS, PROTOCOL_AXES, Grid, Row, counts
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.statistics import interval_of, side_of_zero
-from lrp_companion.paper.protocol_grid import AXIS_LABELS, PROTOCOL_AXES, Grid, Row, counts
 from lrp_companion.registry import label_of
 from lrp_companion.schema import PROTOCOLS, Protocol
 from lrp_companion.show.canvas import (

@@ -31,9 +31,8 @@ from lrp_book.labels import finished
 from lrp_book.predictions import Point, judged, one_sign
 from lrp_book.say import MissingRecord
 from lrp_companion.checks import InputError, choose
-from lrp_companion.metrics import bootstrap_mean, pearson
-from lrp_companion.metrics.statistics import over_trainings
-from lrp_companion.paper.digit_variants import (
+from lrp_companion.lab.load import MnistGridRun, TextRun
+from lrp_companion.lab.paper.digit_variants import (
     ACCURACY,
     MAPS_COMPARED,
     MEASURES,
@@ -43,7 +42,7 @@ from lrp_companion.paper.digit_variants import (
     needs_grid,
     paper_values,
 )
-from lrp_companion.paper.protocol_grid import (
+from lrp_companion.lab.paper.protocol_grid import (
     AXIS_LABELS,
     PROTOCOL_AXES,
     Row,
@@ -52,7 +51,8 @@ from lrp_companion.paper.protocol_grid import (
     protocols_of,
     title,
 )
-from lrp_companion.runs.load import MnistGridRun, TextRun
+from lrp_companion.metrics import bootstrap_mean, pearson
+from lrp_companion.metrics.statistics import over_trainings
 from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS
 from lrp_companion.show.canvas import (
     LOOK,

@@ -14,6 +14,7 @@ import numpy as np
 from lrp_book.labels import finished, method_label
 from lrp_book.significance import features, holm, rank_correlations
 from lrp_companion.checks import InputError, whole
+from lrp_companion.lab.load import TextRun
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods.common import check_targets, settle, to_numpy
 from lrp_companion.methods.mask_gradient import (
@@ -27,7 +28,6 @@ from lrp_companion.methods.mask_gradient import (
 from lrp_companion.methods.perturbation import kept_logits, loo
 from lrp_companion.metrics import Interval, agreement, bootstrap_mean
 from lrp_companion.metrics.faithfulness import relative_error
-from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import TOKEN_CHOICES, Protocol, counted
 from lrp_companion.show import canvas
 from lrp_companion.show.palette import SPARE

@@ -13,12 +13,12 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from lrp_book.labels import TOKENS, finished, kind_and_options, method_label
 from lrp_companion.checks import InputError
+from lrp_companion.lab.labelled import mean, r_with_loo, side
+from lrp_companion.lab.load import MnistRun, TextRun
 from lrp_companion.masks import bypassed
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import intervals, side_of_zero
 from lrp_companion.registry import Style, label_of, method_named
-from lrp_companion.runs.labelled import mean, r_with_loo, side
-from lrp_companion.runs.load import MnistRun, TextRun
 from lrp_companion.schema import TOKEN_CHOICES
 from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, label_points
 from lrp_companion.show.palette import INK, QUIET, styles

@@ -14,9 +14,9 @@ import xarray as xr
 
 from lrp_book.predictions import by_sides
 from lrp_companion.checks import InputError
+from lrp_companion.lab.labelled import mean
 from lrp_companion.metrics import Interval
 from lrp_companion.registry import label_of
-from lrp_companion.runs.labelled import mean
 from lrp_companion.show.tables import Table, table
 
 READINGS: Mapping[str, tuple[str, str]] = {

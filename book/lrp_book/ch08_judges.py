@@ -10,9 +10,9 @@ import matplotlib as mpl
 from lrp_book.ch08_wirings import STATISTIC, Groups, r_at, title_of
 from lrp_book.records.shapley import r_with
 from lrp_book.yardsticks import Texts
+from lrp_companion.lab.labelled import mean
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.registry import label_of
-from lrp_companion.runs.labelled import mean
 from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline
 from lrp_companion.show.palette import styles
 

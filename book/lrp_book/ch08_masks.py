@@ -17,10 +17,10 @@ import numpy as np
 from lrp_book.ch08_wirings import STATISTIC, title_of
 from lrp_book.predictions import FAILED, MET, OPEN, by_sides
 from lrp_book.records.shapley import r_with, read
+from lrp_companion.lab.load import TextRun, load_run, nearby
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.faithfulness import CORRELATIONS
 from lrp_companion.metrics.statistics import side_of_zero
-from lrp_companion.runs.load import TextRun, load_run, nearby
 from lrp_companion.schema import DEFAULT_PROTOCOL
 from lrp_companion.show.tables import Table, table
 

@@ -19,10 +19,10 @@ import xarray as xr
 from lrp_book.ch08_wirings import STATISTIC, WIRINGS, gap, load_wirings, r_at
 from lrp_book.predictions import outcome
 from lrp_companion.checks import InputError, SourceError, choose
+from lrp_companion.lab.labelled import mean
+from lrp_companion.lab.load import TextRun, load_runs, nearby
 from lrp_companion.metrics import Interval
 from lrp_companion.registry import label_of
-from lrp_companion.runs.labelled import mean
-from lrp_companion.runs.load import TextRun, load_runs, nearby
 from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline
 from lrp_companion.show.palette import INK, MARKERS, SPARE
 from lrp_companion.show.tables import Table, table

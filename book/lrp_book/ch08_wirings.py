@@ -29,13 +29,13 @@ from lrp_book.predictions import BOTH_RULES, Point, one_sign
 from lrp_book.say import MissingRecord
 from lrp_book.worth import worth_over_trainings
 from lrp_companion.checks import InputError, SourceError
+from lrp_companion.lab.labelled import mean, r_with_loo
+from lrp_companion.lab.load import TextRun, load_runs, nearby
+from lrp_companion.lab.paper.claims import Claim, Effect, side
+from lrp_companion.lab.paper.protocol_grid import counts, grid
 from lrp_companion.masks import path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
-from lrp_companion.paper.claims import Claim, Effect, side
-from lrp_companion.paper.protocol_grid import counts, grid
 from lrp_companion.registry import label_of
-from lrp_companion.runs.labelled import mean, r_with_loo
-from lrp_companion.runs.load import TextRun, load_runs, nearby
 from lrp_companion.schema import PROTOCOLS, Protocol
 from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_points, settle
 from lrp_companion.show.palette import INK, MARKERS, SPARE

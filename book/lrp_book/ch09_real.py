@@ -26,11 +26,10 @@ from lrp_book.records import real
 from lrp_book.say import MissingRecord, number
 from lrp_book.worth import REMOVALS
 from lrp_companion.attribution import Attribution
-from lrp_companion.masks import NONE, PATHS, bypassed, mask_label, masks_on_paths, path_masks
-from lrp_companion.metrics import Interval, bootstrap_mean, leverage, pearson, spearman
-from lrp_companion.metrics.statistics import side_of_zero
-from lrp_companion.paper.claim_specs import SPECS, Spec
-from lrp_companion.paper.claims import (
+from lrp_companion.lab.labelled import mean
+from lrp_companion.lab.load import nearby
+from lrp_companion.lab.paper.claim_specs import SPECS, Spec
+from lrp_companion.lab.paper.claims import (
     EFFECT_SIDES,
     Effect,
     claims,
@@ -38,9 +37,10 @@ from lrp_companion.paper.claims import (
     side,
     verdict,
 )
+from lrp_companion.masks import NONE, PATHS, bypassed, mask_label, masks_on_paths, path_masks
+from lrp_companion.metrics import Interval, bootstrap_mean, leverage, pearson, spearman
+from lrp_companion.metrics.statistics import side_of_zero
 from lrp_companion.registry import label_of
-from lrp_companion.runs.labelled import mean
-from lrp_companion.runs.load import nearby
 from lrp_companion.schema import PROTOCOLS
 from lrp_companion.show.canvas import FIGURE_WIDTH, LOOK, SLIDE, Drawing, drawing, headline, settle
 from lrp_companion.show.palette import INK, styles
@@ -526,7 +526,7 @@ def outcomes_table(rows: Sequence[Row], *, caption: str) -> Table:
 def claims_at_size(folder: str) -> dict[int, tuple[str, str]]:
     """Each claim of the paper on Transformers that the base-size model can test, by its number in chapter 5.
 
-    The effects are those of `lrp_companion.paper.claims`; each is a mean over sentences and three trainings,
+    The effects are those of `lab.paper.claims`; each is a mean over sentences and three trainings,
     with an interval over both. Two of the three protocols are read, words only, and words + positions with
     all tokens: a record of masks has no maps to divide by their sum. IMDB is one training: all 200 reviews
     where LOO and five methods are enough for a claim, those drawn first otherwise. The last claim, on two
@@ -536,7 +536,7 @@ def claims_at_size(folder: str) -> dict[int, tuple[str, str]]:
     -------
     dict
         Number to (value, verdict): the means as text, by protocol, or how many of several effects lie on the
-        paper's side; and a verdict of `lrp_companion.paper.claims`, by both statistics.
+        paper's side; and a verdict of `lrp_companion.lab.paper.claims`, by both statistics.
     """
     out = {}
     for k, spec in enumerate(SPECS, start=1):

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from lrp_book.say import MissingRecord
 from lrp_companion.checks import SourceError
-from lrp_companion.paper.report import find_runs, find_trainings
-from lrp_companion.runs.load import AnyRun, MnistRun, TextRun, load_runs, nearby
+from lrp_companion.lab.load import AnyRun, MnistRun, TextRun, load_runs, nearby
+from lrp_companion.lab.paper.report import find_runs, find_trainings
 from lrp_companion.schema import PROTOCOLS
 
 WORDS, POSITIONS, SUMS = PROTOCOLS

@@ -13,12 +13,12 @@ from lrp_book.ch09_real import ALL, REST, gap, trainings
 from lrp_book.committed import Records
 from lrp_book.say import DIGITS, number
 from lrp_companion.attribution import Attribution
+from lrp_companion.lab.labelled import mean
+from lrp_companion.lab.load import TextRun
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
 from lrp_companion.metrics import Interval, pearson
 from lrp_companion.metrics.faithfulness import CORRELATIONS
-from lrp_companion.runs.labelled import mean
-from lrp_companion.runs.load import TextRun
 from lrp_companion.sources import load_dataset
 from lrp_companion.widgets.outlier_scene import OutlierScene
 

@@ -24,16 +24,16 @@ from matplotlib.ticker import MaxNLocator
 from lrp_book.labels import finished
 from lrp_companion.arrays import real_array
 from lrp_companion.checks import InputError, choose
+from lrp_companion.lab.base_run import EXAMPLES_OF, layer_game_axes
+from lrp_companion.lab.folder import JOB
+from lrp_companion.lab.labelled import r_with_loo, side
+from lrp_companion.lab.load import TextRun
+from lrp_companion.lab.paper.protocol_grid import AXIS_LABELS, DISTINCT, needs_text
+from lrp_companion.lab.paper.tables import needs_masks
 from lrp_companion.masks import NONE, PATHS, bypassed, mask_label, mask_number, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.statistics import limits, resampled, side_of_zero
-from lrp_companion.paper.protocol_grid import AXIS_LABELS, DISTINCT, needs_text
-from lrp_companion.paper.tables import needs_masks
 from lrp_companion.registry import Style
-from lrp_companion.runs.base_run import EXAMPLES_OF, layer_game_axes
-from lrp_companion.runs.folder import JOB
-from lrp_companion.runs.labelled import r_with_loo, side
-from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import Protocol
 from lrp_companion.show.canvas import LOOK, Drawing, Name, drawing, headline, label_points
 from lrp_companion.show.palette import INK, QUIET, RULE, styles

@@ -22,10 +22,10 @@ from lrp_book import ch09_real as real
 from lrp_book.ch06_outlier import STATISTIC, with_and_without
 from lrp_book.committed import Records, records
 from lrp_book.say import number
-from lrp_companion.masks import path_masks
-from lrp_companion.metrics import Interval
-from lrp_companion.paper.published import paper_table
-from lrp_companion.paper.tables import (
+from lrp_companion.lab.labelled import mean, r_with_loo
+from lrp_companion.lab.load import MnistRun
+from lrp_companion.lab.paper.published import paper_table
+from lrp_companion.lab.paper.tables import (
     MAP_SUFFIXES,
     PAIR_NAMES,
     PAIRS,
@@ -34,9 +34,9 @@ from lrp_companion.paper.tables import (
     table2,
     tableA3,
 )
+from lrp_companion.masks import path_masks
+from lrp_companion.metrics import Interval
 from lrp_companion.registry import label_of
-from lrp_companion.runs.labelled import mean, r_with_loo
-from lrp_companion.runs.load import MnistRun
 from lrp_companion.schema import Protocol
 from lrp_companion.show.tables import TABLE_CSS
 

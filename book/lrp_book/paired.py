@@ -16,6 +16,7 @@ import numpy as np
 from lrp_book.labels import method_label
 from lrp_book.worth import REMOVALS, TOKENS
 from lrp_companion.arrays import real_array
+from lrp_companion.lab.load import TextRun
 from lrp_companion.metrics.statistics import (
     RESAMPLES,
     Interval,
@@ -29,7 +30,6 @@ from lrp_companion.metrics.statistics import (
     side_of_band,
     side_of_zero,
 )
-from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import Protocol
 from lrp_companion.show.tables import Table, table
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lrp_companion.checks import InputError
+from lrp_companion.lab.load import TextRun
+from lrp_companion.lab.paper.protocol_grid import needs_text
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.statistics import side_of_zero
-from lrp_companion.paper.protocol_grid import needs_text
-from lrp_companion.runs.load import TextRun
 
 Row = dict[str, Any]
 MET, FAILED, MIXED, OPEN = "met", "failed", "mixed", "open"

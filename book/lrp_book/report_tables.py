@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from lrp_companion.paper.claims import EFFECT_SIDES, Claim
-from lrp_companion.paper.printed import VERDICTS
-from lrp_companion.paper.tables import RATE, not_run, ran
-from lrp_companion.runs.load import AnyRun
+from lrp_companion.lab.load import AnyRun
+from lrp_companion.lab.paper.claims import EFFECT_SIDES, Claim
+from lrp_companion.lab.paper.printed import VERDICTS
+from lrp_companion.lab.paper.tables import RATE, not_run, ran
 from lrp_companion.show.tables import Table, table
 
 WHERE = "on the paper's side · open · on the other side, by Pearson and by rank"

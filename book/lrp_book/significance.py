@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from lrp_companion.arrays import real_array
+from lrp_companion.lab.load import TextRun
 from lrp_companion.metrics.faithfulness import ranks
 from lrp_companion.metrics.statistics import BLOCK, RESAMPLES, Interval, limits, resampled
-from lrp_companion.runs.load import TextRun
 
 Tested = list[tuple[Interval, float]]
 

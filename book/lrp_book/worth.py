@@ -17,9 +17,9 @@ import numpy as np
 import xarray as xr
 
 from lrp_companion.checks import InputError, choose
+from lrp_companion.lab.labelled import r_with_loo
+from lrp_companion.lab.load import TextRun
 from lrp_companion.metrics.faithfulness import CORRELATIONS
-from lrp_companion.runs.labelled import r_with_loo
-from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import TOKEN_CHOICES, Protocol
 
 METHODS = ("mask-gradient:groups=8", "mask-gradient", "attnlrp", "cp-lrp")

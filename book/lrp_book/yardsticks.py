@@ -16,12 +16,12 @@ import numpy as np
 
 from lrp_book.predictions import by_sides
 from lrp_book.records.shapley import MAPS, r_with, read
+from lrp_companion.lab.load import nearby
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference, spearman
 from lrp_companion.metrics.statistics import RESAMPLES, side_of_zero
 from lrp_companion.registry import label_of
-from lrp_companion.runs.load import nearby
 from lrp_companion.show.canvas import LOOK, Drawing, drawing, headline
 from lrp_companion.show.palette import styles
 from lrp_companion.show.tables import Table, table

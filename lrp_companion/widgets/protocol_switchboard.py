@@ -184,7 +184,7 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
         )
 
 
-_MAKE = "make the data with lrp_companion.widgets.boards.switchboard"
+_MAKE = "make the data with lrp_companion.lab.boards.switchboard"
 
 
 def _keys(axis: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,6 @@ import traitlets
 from lrp_companion.arrays import real_array
 from lrp_companion.checks import InputError
 from lrp_companion.metrics import agreement, invariance_gap
-from lrp_companion.paper.digit_variants import MAPS_COMPARED
 from lrp_companion.schema import Protocol
 from lrp_companion.widgets.base import Widget, check_address, packed
 
@@ -55,7 +54,7 @@ class SharesSimplex(Widget, front="shares_simplex"):
 
     shares = traitlets.List(traitlets.Float()).tag(sync=True)
     digit = traitlets.Int(0).tag(sync=True)
-    map = traitlets.Enum(MAPS_COMPARED, "raw").tag(sync=True)
+    map = traitlets.Enum(("raw", "sum-to-one"), "raw").tag(sync=True)
     links = ("shares", "digit", "map")
 
     def __init__(self, digits: Sequence[Mapping[str, Any]], *, address: str = "shares") -> None:

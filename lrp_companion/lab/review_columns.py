@@ -1,4 +1,4 @@
-"""Columns of a run on reviews: what is kept of every explanation, rounded, on the axes of `runs.base_run`."""
+"""Columns of a run on reviews: what is kept of every explanation, rounded, on the axes of `lab.base_run`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from lrp_companion.attribution import CANCELLED, SITES, scores_at
+from lrp_companion.lab.base_run import EMBEDDING_PARTS, ERRORS, OVERLAPS, PARTS, PASSES, SUMS, TOP, Axes
 from lrp_companion.loading.classifier import EncodedText
 from lrp_companion.metrics.faithfulness import ORDERS, Curve, relative_error
 from lrp_companion.metrics.grid import agreement_grid
-from lrp_companion.runs.base_run import EMBEDDING_PARTS, ERRORS, OVERLAPS, PARTS, PASSES, SUMS, TOP, Axes
 from lrp_companion.schema import TOKEN_CHOICES, counted
 
 
@@ -76,7 +76,7 @@ def explained(
     """Columns of every explanation of a text, from maps (row, site, target, T) and parts (row, part, T).
 
     `r` on the axes of `stored`; `sum` and `size`, sum R and sum |R|; `first` and `last`, relevance of the
-    first and last token ([CLS], [SEP]) by part of the embedding sum. See `runs.base_run` for their axes,
+    first and last token ([CLS], [SEP]) by part of the embedding sum. See `lab.base_run` for their axes,
     `round_r` and `round_bits` for their precision.
     """
     statistics = tuple(map(str, stored.options["statistic"]))
@@ -110,7 +110,7 @@ def nearness(
 
     `overlap` : the share of the k tokens with the largest |LOO| that are among the k with the largest |R|;
     NaN with fewer than k tokens. `error` : sum |R - LOO| / sum |LOO|. `passes` : forward and backward passes
-    of one text. See `runs.base_run` for their axes.
+    of one text. See `lab.base_run` for their axes.
     """
     overlap = np.full((len(maps), *OVERLAPS.shape), np.nan)
     error = np.full((len(maps), *ERRORS.shape), np.nan)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from lrp_companion.lab.folder import JOB, key_of
+from lrp_companion.lab.review_jobs import TextJobs
+from lrp_companion.lab.text_run import TextRun
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.loading.texts import Text
 from lrp_companion.methods.common import watch
-from lrp_companion.runs.folder import JOB, key_of
-from lrp_companion.runs.review_jobs import TextJobs
-from lrp_companion.runs.text_run import TextRun
 from lrp_companion.sources import Dataset
 
 COMPARED_METHODS = ("loo", "ig", "rollout", "attnlrp", "cp-lrp")

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.checks import InputError, choose
+from lrp_companion.lab.base_run import points
+from lrp_companion.lab.load import TextRun
+from lrp_companion.lab.paper.published import DATA, paper_table
+from lrp_companion.lab.paper.tables import dataset_of
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.statistics import limits, resampled, side_of_zero
-from lrp_companion.paper.published import DATA, paper_table
-from lrp_companion.paper.tables import dataset_of
 from lrp_companion.registry import label_of
-from lrp_companion.runs.base_run import points
-from lrp_companion.runs.load import TextRun
 from lrp_companion.schema import AXIS_OPTIONS, DEFAULT_PROTOCOL, MAP_CHOICES, Protocol
 
 Row = dict[str, Any]

@@ -19,10 +19,10 @@ import numpy as np
 import xarray as xr
 
 from lrp_companion.checks import InputError, choose
+from lrp_companion.lab.base_run import Explanation, points
+from lrp_companion.lab.text_run import TextRun
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.statistics import bootstrap_columns, mean_over, side_of_zero
-from lrp_companion.runs.base_run import Explanation, points
-from lrp_companion.runs.text_run import TextRun
 from lrp_companion.schema import Protocol
 
 SAMPLES = ("training", "example")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from lrp_companion.checks import InputError
-from lrp_companion.metrics import Interval
-from lrp_companion.paper.claims import Claim, claims
-from lrp_companion.paper.tables import (
+from lrp_companion.lab.load import AnswerRun, AnyRun, MnistRun, TextRun
+from lrp_companion.lab.paper.claims import Claim, claims
+from lrp_companion.lab.paper.tables import (
     MAP_SUFFIXES,
     PAIR_NAMES,
     answers,
@@ -23,7 +23,7 @@ from lrp_companion.paper.tables import (
     table2,
     tableA3,
 )
-from lrp_companion.runs.load import AnswerRun, AnyRun, MnistRun, TextRun
+from lrp_companion.metrics import Interval
 from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS
 from lrp_companion.show.tables import Table, cell, table
 

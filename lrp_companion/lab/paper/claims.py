@@ -16,13 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.masks import NONE
-from lrp_companion.metrics import Interval, bootstrap_mean
-from lrp_companion.metrics.statistics import detectable, side_of_band
-from lrp_companion.paper.claim_specs import COLUMNS, IG_CLAIM, SPECS, Measures, Spec, Value
-from lrp_companion.paper.digit_variants import ACCURACY, MAPS_COMPARED, digit_ig, mean_of_nets
-from lrp_companion.paper.published import DATA, on_paper_data, paper_table
-from lrp_companion.paper.tables import (
+from lrp_companion.lab.load import AnswerRun, AnyRun, Explanation, MnistGridRun, MnistRun, TextRun
+from lrp_companion.lab.paper.claim_specs import COLUMNS, IG_CLAIM, SPECS, Measures, Spec, Value
+from lrp_companion.lab.paper.digit_variants import ACCURACY, MAPS_COMPARED, digit_ig, mean_of_nets
+from lrp_companion.lab.paper.published import DATA, on_paper_data, paper_table
+from lrp_companion.lab.paper.tables import (
     HUB,
     MAP_SUFFIXES,
     PAIRS,
@@ -32,8 +30,10 @@ from lrp_companion.paper.tables import (
     named,
     table2,
 )
+from lrp_companion.masks import NONE
+from lrp_companion.metrics import Interval, bootstrap_mean
+from lrp_companion.metrics.statistics import detectable, side_of_band
 from lrp_companion.registry import label_of
-from lrp_companion.runs.load import AnswerRun, AnyRun, Explanation, MnistGridRun, MnistRun, TextRun
 from lrp_companion.schema import PROTOCOLS, Protocol
 
 EFFECT_SIDES = ("the paper's", "open", "the other")

@@ -11,10 +11,7 @@ import pyarrow as pa
 
 from lrp_companion.attribution import SITE_PARTS, SITES, scores_at
 from lrp_companion.checks import InputError, choose
-from lrp_companion.masks import bypassed, mask_number
-from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
-from lrp_companion.metrics.grid import at_map
-from lrp_companion.runs.base_run import (
+from lrp_companion.lab.base_run import (
     EMBEDDING_PARTS,
     ERRORS,
     OVERLAPS,
@@ -27,7 +24,10 @@ from lrp_companion.runs.base_run import (
     Run,
     agreement_axes,
 )
-from lrp_companion.runs.folder import JOB
+from lrp_companion.lab.folder import JOB
+from lrp_companion.masks import bypassed, mask_number
+from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
+from lrp_companion.metrics.grid import at_map
 from lrp_companion.schema import (
     AXIS_OPTIONS,
     DEFAULT_PROTOCOL,

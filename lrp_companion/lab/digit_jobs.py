@@ -12,11 +12,11 @@ import pyarrow as pa
 import torch
 
 from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.lab.base_run import points
+from lrp_companion.lab.digit_invariance import EXPLAINERS, NET_VARIANTS, invariance_table, train_pair
+from lrp_companion.lab.folder import RunFolder
 from lrp_companion.methods import IMAGE_METHODS, attribute, method_call
 from lrp_companion.metrics import agreement
-from lrp_companion.runs.base_run import points
-from lrp_companion.runs.digit_invariance import EXPLAINERS, NET_VARIANTS, invariance_table, train_pair
-from lrp_companion.runs.folder import RunFolder
 from lrp_companion.schema import Protocol
 from lrp_companion.sources import Dataset
 from lrp_companion.toys.linear_attention import LinearAttention

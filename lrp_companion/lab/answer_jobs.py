@@ -15,15 +15,15 @@ import pyarrow as pa
 from lrp_companion.checks import InputError, is_whole, whole
 from lrp_companion.completion import Completion
 from lrp_companion.families.tasks import NEXT_TOKEN
+from lrp_companion.lab.base_run import ANSWERS_TASK
+from lrp_companion.lab.folder import RunFolder
+from lrp_companion.lab.review_columns import round_bits
+from lrp_companion.lab.review_options import run_calls
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute
 from lrp_companion.methods.completion import check_length, token_ids
 from lrp_companion.methods.perturbation import check_removal
 from lrp_companion.metrics.faithfulness import CORRELATIONS
-from lrp_companion.runs.base_run import ANSWERS_TASK
-from lrp_companion.runs.folder import RunFolder
-from lrp_companion.runs.review_columns import round_bits
-from lrp_companion.runs.review_options import run_calls
 from lrp_companion.sources import Dataset
 
 METHODS = ("loo", "attnlrp", "cp-lrp", "mask-gradient")

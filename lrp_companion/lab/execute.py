@@ -24,8 +24,7 @@ import torch
 from tqdm import tqdm
 
 from lrp_companion.checks import CompanionError, InputError, as_path, is_whole
-from lrp_companion.provenance import surroundings
-from lrp_companion.runs.folder import (
+from lrp_companion.lab.folder import (
     FORMAT,
     MANIFEST,
     RunError,
@@ -35,6 +34,7 @@ from lrp_companion.runs.folder import (
     open_folder,
     read_folder,
 )
+from lrp_companion.provenance import surroundings
 from lrp_companion.terminal import BAD_INPUT, FAULT, complain
 
 

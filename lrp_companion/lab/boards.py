@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.checks import InputError
-from lrp_companion.paper.digit_variants import MAPS_COMPARED, VARIANT_LABELS, digit_grid, digit_nearest
-from lrp_companion.paper.digit_variants import paper_values as digit_paper_values
-from lrp_companion.paper.protocol_grid import (
+from lrp_companion.lab.load import MnistGridRun, TextRun
+from lrp_companion.lab.paper.digit_variants import MAPS_COMPARED, VARIANT_LABELS, digit_grid, digit_nearest
+from lrp_companion.lab.paper.digit_variants import paper_values as digit_paper_values
+from lrp_companion.lab.paper.protocol_grid import (
     AXIS_LABELS,
     GRID_OPTIONS,
     PROTOCOL_AXES,
@@ -21,7 +22,6 @@ from lrp_companion.paper.protocol_grid import (
     presets,
 )
 from lrp_companion.registry import label_of
-from lrp_companion.runs.load import MnistGridRun, TextRun
 from lrp_companion.widgets.base import packed
 from lrp_companion.widgets.protocol_switchboard import SCALE, UNDEFINED
 

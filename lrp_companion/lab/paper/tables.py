@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.checks import InputError, choose
+from lrp_companion.lab.base_run import DEFAULT_METHODS, text_work, token_operations
+from lrp_companion.lab.labelled import mean
+from lrp_companion.lab.load import AnswerRun, AnyRun, Explanation, MnistRun, TextRun
+from lrp_companion.lab.paper.published import DATA, on_paper_data, paper_paths, paper_table
 from lrp_companion.masks import NONE, mask_label, masks_on_paths, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
-from lrp_companion.paper.published import DATA, on_paper_data, paper_paths, paper_table
 from lrp_companion.registry import passes_of
-from lrp_companion.runs.base_run import DEFAULT_METHODS, text_work, token_operations
-from lrp_companion.runs.labelled import mean
-from lrp_companion.runs.load import AnswerRun, AnyRun, Explanation, MnistRun, TextRun
 from lrp_companion.schema import DEFAULT_PROTOCOL, Protocol
 
 Row = dict[str, Any]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.lab.base_run import DEFAULT_METHODS
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import TEXT_METHODS, method_call
 from lrp_companion.methods.common import check_output
-from lrp_companion.runs.base_run import DEFAULT_METHODS
 from lrp_companion.schema import REMOVALS, TARGET_CHOICES
 from lrp_companion.sources import OWN_SOURCES, Dataset
 

@@ -17,11 +17,11 @@ import pyarrow as pa
 import xarray as xr
 
 from lrp_companion.checks import SourceError, as_path, choose
-from lrp_companion.runs.base_run import ANSWERS_TASK, points
-from lrp_companion.runs.base_run import Explanation as Explanation  # read from here, as the next two
-from lrp_companion.runs.base_run import Run as Run
-from lrp_companion.runs.folder import JOB, check_complete, read_folder
-from lrp_companion.runs.text_run import TextRun as TextRun
+from lrp_companion.lab.base_run import ANSWERS_TASK, points
+from lrp_companion.lab.base_run import Explanation as Explanation  # read from here, as the next two
+from lrp_companion.lab.base_run import Run as Run
+from lrp_companion.lab.folder import JOB, check_complete, read_folder
+from lrp_companion.lab.text_run import TextRun as TextRun
 from lrp_companion.schema import STATISTICS
 
 

@@ -21,16 +21,7 @@ import torch
 
 from lrp_companion.attribution import SITES, Attribution, scores_at
 from lrp_companion.checks import InputError, choose
-from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.loading.compute import CLOSE, gap
-from lrp_companion.masks import mask_number, masks_on_paths
-from lrp_companion.methods import TEXT_METHODS, kept_logits
-from lrp_companion.methods.common import output_gradient, to_numpy
-from lrp_companion.methods.perturbation import check_removal
-from lrp_companion.metrics.grid import agreement_grid
-from lrp_companion.propagation import all_masks, some_masks
-from lrp_companion.registry import method_named, passes_of
-from lrp_companion.runs.base_run import (
+from lrp_companion.lab.base_run import (
     DEFAULT_METHODS,
     EMBEDDING_PARTS,
     EXAMPLES_OF,
@@ -39,9 +30,9 @@ from lrp_companion.runs.base_run import (
     layer_game_axes,
     text_work,
 )
-from lrp_companion.runs.folder import JOB, RunFolder, check_complete, read_folder
-from lrp_companion.runs.perturbation_paths import SharedCurves, shared_curves
-from lrp_companion.runs.review_columns import (
+from lrp_companion.lab.folder import JOB, RunFolder, check_complete, read_folder
+from lrp_companion.lab.perturbation_paths import SharedCurves, shared_curves
+from lrp_companion.lab.review_columns import (
     MethodRow,
     explained,
     forwards,
@@ -53,8 +44,17 @@ from lrp_companion.runs.review_columns import (
     round_r,
     scores_at_or_nan,
 )
-from lrp_companion.runs.review_options import is_own, run_calls, settings_of, some_of, targets_of
-from lrp_companion.runs.text_run import loo_map
+from lrp_companion.lab.review_options import is_own, run_calls, settings_of, some_of, targets_of
+from lrp_companion.lab.text_run import loo_map
+from lrp_companion.loading.classifier import Classifier, EncodedText
+from lrp_companion.loading.compute import CLOSE, gap
+from lrp_companion.masks import mask_number, masks_on_paths
+from lrp_companion.methods import TEXT_METHODS, kept_logits
+from lrp_companion.methods.common import output_gradient, to_numpy
+from lrp_companion.methods.perturbation import check_removal
+from lrp_companion.metrics.grid import agreement_grid
+from lrp_companion.propagation import all_masks, some_masks
+from lrp_companion.registry import method_named, passes_of
 from lrp_companion.schema import PROBLEM_TYPES, TARGET_CHOICES, TOKEN_CHOICES
 from lrp_companion.sources import Dataset
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.checks import InputError, SourceError, as_path
-from lrp_companion.metrics import Interval
-from lrp_companion.paper.claims import Claim, claims
-from lrp_companion.paper.printed import report, table2_dots, write
-from lrp_companion.paper.tables import (
+from lrp_companion.lab.load import AnswerRun, AnyRun, MnistRun, TextRun, load_runs, nearby
+from lrp_companion.lab.paper.claims import Claim, claims
+from lrp_companion.lab.paper.printed import report, table2_dots, write
+from lrp_companion.lab.paper.tables import (
     MAP_SUFFIXES,
     Row,
     answers,
@@ -29,7 +29,7 @@ from lrp_companion.paper.tables import (
     table2,
     tableA3,
 )
-from lrp_companion.runs.load import AnswerRun, AnyRun, MnistRun, TextRun, load_runs, nearby
+from lrp_companion.metrics import Interval
 from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS
 
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.checks import InputError
+from lrp_companion.lab.load import MnistGridRun
+from lrp_companion.lab.paper.protocol_grid import Row
+from lrp_companion.lab.paper.published import paper_table
+from lrp_companion.lab.paper.tables import PAIRS
 from lrp_companion.metrics import bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
-from lrp_companion.paper.protocol_grid import Row
-from lrp_companion.paper.published import paper_table
-from lrp_companion.paper.tables import PAIRS
-from lrp_companion.runs.load import MnistGridRun
 
 MAPS_COMPARED = ("raw", "sum-to-one")
 VARIANT_LABELS: dict[str, tuple[str, dict[Any, str]]] = {
