@@ -12,6 +12,8 @@ from lrp_companion.checks import InputError, is_whole, shown
 
 MOST = 2**53
 """Up to here float64 holds every whole number; beyond it, two neighbours become one."""
+TIED = 1e-6
+"""Below this fraction of the largest a difference of scores is rounding of float32: it ranks nothing."""
 
 
 class NoNumbers(InputError):
@@ -84,6 +86,20 @@ def plain_array(operation: str, name: str, values: Any, *, expected: str = "real
         got, hint = f"{name} {shown(values)}", "pass a list or an array of numbers"
         raise NoNumbers(operation, got=got, expected=expected, hint=hint)
     return given
+
+
+def ranking(values: np.ndarray) -> np.ndarray:
+    """Indices from the largest value to the smallest; values that only rounding tells apart, closer than
+    `TIED` of the largest size, stay in their order.
+
+    >>> ranking(np.array([0.25, 1.0, -0.5, 1.0 + 1e-9])).tolist()
+    [1, 3, 0, 2]
+    """
+    order = np.argsort(-values, kind="stable")
+    steps = values[order[:-1]] - values[order[1:]] > TIED * np.abs(values).max(initial=0.0)
+    level = np.zeros(len(values), dtype=np.intp)
+    level[order[1:]] = np.cumsum(steps)
+    return np.argsort(level, kind="stable")
 
 
 def masked_entries(values: Any) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.arrays import MOST, bool_array, real_array
+from lrp_companion.arrays import MOST, bool_array, ranking, real_array
 from lrp_companion.checks import InputError, choose, is_whole, shown, whole
 from lrp_companion.extras import extra
 from lrp_companion.words import Span, Units, readable, units_of
@@ -306,7 +306,7 @@ class Attribution(Record):
         count = whole("Attribution.top", "k", k, hint="try k=5")
         choose("Attribution.top", "by", by, RANKS)
         keys = {"size": np.abs(self.scores), "for": self.scores, "against": -self.scores}[by]
-        places = [i for i in np.argsort(-keys, kind="stable") if not self.special[i]]
+        places = [i for i in ranking(keys) if not self.special[i]]
         asked = [i for i in places if by == "size" or keys[i] > 0]
         pieces = self.pieces
         return [(pieces[i], float(self.scores[i])) for i in asked[:count]]
@@ -421,6 +421,28 @@ class Attribution(Record):
 
         with extra("Attribution.save"):
             export.save_record(self, path, title=title)
+
+
+def differences(one: Attribution, other: Attribution) -> list[str]:
+    """In what two records differ that explain different numbers; empty if they can be compared.
+
+    They can where tokens, class, output, contrast, model and the model's logit are the same. A method whose
+    record names no output, such as rollout, goes with every output.
+
+    >>> record = Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo")
+    >>> differences(record, replace(record, target=0, logit=1.0))
+    ['class (1 and 0)', 'logit (2.5 and 1)']
+    """
+    of_output = all("output" in record.choices for record in (one, other))
+    told = {"class": [one.target, other.target], "model": [r.details.get("model") for r in (one, other)]}
+    for choice in ("output", "contrast") if of_output else ():
+        told[choice] = [record.choices.get(choice) for record in (one, other)]
+    out = [] if one.tokens == other.tokens else [f"tokens ({len(one.tokens)} and {len(other.tokens)})"]
+    out += [f"{name} ({a} and {b})" for name, (a, b) in told.items() if a != b]
+    half = any("float16" in str(record.details.get("dtype")) for record in (one, other))
+    if not math.isclose(one.logit, other.logit, rel_tol=0.1 if half else 1e-3, abs_tol=0.1 if half else 1e-3):
+        out.append(f"logit ({one.logit:.4g} and {other.logit:.4g})")
+    return out
 
 
 PART = "part: "

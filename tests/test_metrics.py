@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import pickle
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -374,6 +375,32 @@ def test_two_records_agree_under_the_default_protocol():
             agreement(record, other)
     with pytest.raises(InputError, match="agreement"):
         agreement(record, loo, special)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"target": 0}, "class (1 and 0)"),
+        ({"logit": 1.5}, "logit (1 and 1.5)"),
+        ({"choices": {"output": "probability"}}, "output (logit and probability)"),
+        ({"choices": {"output": "logit", "contrast": "other"}}, "contrast (None and other)"),
+        ({"details": {"model": "other"}}, "model (mine and other)"),
+    ],
+)
+def test_records_that_explain_other_numbers_are_compared_only_where_asked(changes, words):
+    known = {"choices": {"output": "logit"}, "details": {"model": "mine"}}
+    loo = Attribution(("a", "b"), [1.0, 2.0], 1, 1.0, [False, False], "loo", **known)
+    other = replace(loo, **changes)
+    with pytest.raises(InputError, match=re.escape(words)):
+        agreement(loo, other)
+    assert agreement(loo, other, unlike=True) == pytest.approx(1)
+    assert agreement(loo, replace(loo, method="rollout", choices={})) == pytest.approx(1)
+
+
+def test_chunks_that_only_rounding_tells_apart_leave_in_reading_order():
+    scores = np.array([0.5, 2.0, 0.5 * (1 + 1e-8), 2.0 * (1 + 1e-8)])
+    for order, places in (("morf", [1, 3, 0, 2]), ("lerf", [0, 2, 1, 3])):
+        assert [int(step[0]) for step in removal_order(scores, order=order)] == places
 
 
 def test_what_is_undefined_says_why():

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lrp_companion.arrays import plain_array, real_array
-from lrp_companion.attribution import CANCELLED, Attribution
+from lrp_companion.arrays import plain_array, ranking, real_array
+from lrp_companion.attribution import CANCELLED, Attribution, differences
 from lrp_companion.checks import InputError, choose, shown, whole
 from lrp_companion.extras import extra
 from lrp_companion.schema import DEFAULT_PROTOCOL, MAP_CHOICES, Protocol
@@ -151,7 +151,14 @@ class Undefined(float):
         return f"undefined: {self.reason}"
 
 
-def agreement(scores: Any, loo: Any, special: Any = None, protocol: Protocol = DEFAULT_PROTOCOL) -> float:
+def agreement(
+    scores: Any,
+    loo: Any,
+    special: Any = None,
+    protocol: Protocol = DEFAULT_PROTOCOL,
+    *,
+    unlike: bool = False,
+) -> float:
     """Correlation of one explanation with LOO under the protocol's tokens, map and statistic.
 
     They are applied in this order: special tokens are taken out first, so a map is rescaled by the sum over
@@ -162,6 +169,7 @@ def agreement(scores: Any, loo: Any, special: Any = None, protocol: Protocol = D
     scores, loo : the two maps of one text: two `Attribution`s of the same tokens, which mark special tokens
         and are read at the protocol's site, or arrays of shape (T,).
     special : bool, shape (T,), True for special tokens; not for records.
+    unlike : compare records of different models, classes or outputs, too.
 
     Returns
     -------
@@ -171,7 +179,8 @@ def agreement(scores: Any, loo: Any, special: Any = None, protocol: Protocol = D
 
     Raises
     ------
-    InputError : records of different tokens or targets, or only one record; maps of other shapes; NaN.
+    InputError : records that explain different numbers (`attribution.differences`), or only one record; maps
+        of other shapes; NaN.
 
     >>> special = [True, False, False, False]
     >>> round(agreement([9.0, 1.0, 2.0, 3.0], [0.0, 2.0, 4.0, 6.0], special, Protocol()), 12)
@@ -184,7 +193,7 @@ def agreement(scores: Any, loo: Any, special: Any = None, protocol: Protocol = D
         got, hint = f"protocol {shown(protocol)}", "pass Protocol() for the default one"
         raise InputError("agreement", got=got, expected="a Protocol", hint=hint)
     if isinstance(scores, Attribution) or isinstance(loo, Attribution):
-        scores, loo, special = _maps_of(scores, loo, special, protocol)
+        scores, loo, special = _maps_of(scores, loo, special, protocol, unlike=unlike)
     a, b = check_pair("agreement", scores, loo, least=1)
     kept = np.ones(a.shape, dtype=bool)
     if protocol.tokens == "no-special":
@@ -198,18 +207,22 @@ def agreement(scores: Any, loo: Any, special: Any = None, protocol: Protocol = D
     return Undefined("a constant map") if np.isnan(value) else value
 
 
-def _maps_of(scores: Any, loo: Any, special: Any, protocol: Protocol) -> tuple[Any, Any, Any]:
+def _maps_of(
+    scores: Any, loo: Any, special: Any, protocol: Protocol, *, unlike: bool
+) -> tuple[Any, Any, Any]:
     """Scores, LOO and special tokens of two records of one text."""
     both = isinstance(scores, Attribution) and isinstance(loo, Attribution)
     if not both or special is not None:
         given = ", ".join(type(value).__name__ for value in (scores, loo, special) if value is not None)
         expected, hint = "two Attributions, or two maps and special", "agreement(explanation, loo)"
         raise InputError("agreement", got=given, expected=expected, hint=hint)
-    if (scores.tokens, scores.target) != (loo.tokens, loo.target):
-        got = f"{len(scores.tokens)} scores for class {scores.target}"
-        got += f" and {len(loo.tokens)} for class {loo.target}, of other tokens or classes"
-        hint = 'explain both with the same target; words go with words: loo with unit="word"'
-        raise InputError("agreement", got=got, expected="two records of one text and class", hint=hint)
+    apart = differences(scores, loo)
+    if apart and not (unlike and len(scores.tokens) == len(loo.tokens)):
+        got = f"records that differ in {', '.join(apart)}"
+        hint = 'explain both alike (words go with words: loo with unit="word"), or pass unlike=True'
+        raise InputError(
+            "agreement", got=got, expected="two records of one model, text and output", hint=hint
+        )
     return scores.scores_at(protocol.site), loo.scores_at(protocol.site), scores.special
 
 
@@ -241,7 +254,7 @@ def removal_order(
         raise InputError("removal_order", got="no removable token", expected="at least one", hint=hint)
     chunks = [places[start : start + chunk] for start in range(0, len(places), chunk)]
     sums = np.array([given[members].sum() for members in chunks])
-    return [chunks[k] for k in np.argsort(-sums if order == "morf" else sums, kind="stable")]
+    return [chunks[k] for k in ranking(sums if order == "morf" else -sums)]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lrp_companion.attribution import Attribution
+from lrp_companion.attribution import Attribution, differences
 from lrp_companion.checks import InputError, shown
 from lrp_companion.completion import Completion
 from lrp_companion.metrics import agreement
@@ -317,8 +317,9 @@ def _bar(fraction: float, width: int) -> tuple[str, str]:
 
 
 def _r(row: Attribution, loo: Attribution) -> str:
-    r = agreement(row.scores, loo.scores, loo.special, Protocol())
-    return "undefined" if math.isnan(r) else f"{r:.2f}"
+    r, apart = agreement(row.scores, loo.scores, loo.special, Protocol()), differences(row, loo)
+    said = "undefined" if math.isnan(r) else f"{r:.2f}"
+    return f"{said} (of another {', '.join(apart)})" if apart else said
 
 
 def _width(text: str) -> int:
