@@ -17,10 +17,9 @@ from lrp_companion.families.modules import check_modules, in_one_line, settle
 from lrp_companion.families.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_CLASSES, logits_of_output
 from lrp_companion.families.wiring import LinearRows, RootMeanSquare, Wiring, fresh_rotations
 from lrp_companion.loading.accepted import (
-    check_all_layers,
-    check_complete,
     check_config,
     check_finite,
+    check_keys,
     check_tokenizer,
 )
 from lrp_companion.loading.comparison import COMPARE, check_forward
@@ -424,8 +423,7 @@ def load_classifier(
     config = files.read("config")
     check_config(files.name, config)
     network, report = files.read("network")
-    check_complete(files.name, report["missing_keys"])
-    check_all_layers(files.name, config, report["unexpected_keys"])
+    check_keys(files.name, network, report)
     settle(network)
     fingerprint = fingerprint_of(network)  # before the weights are converted
     network.eval().requires_grad_(False)
