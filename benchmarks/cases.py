@@ -24,11 +24,7 @@ from benchmarks.clock import Shape, interleaved, multiplier, ratio, slope
 from lrp_companion.lab.perturbation_paths import shared_curves
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.masks import path_masks
-from lrp_companion.methods import removal_evaluator
-from lrp_companion.methods.gradient import integrated_gradients
-from lrp_companion.methods.lrp import attnlrp, lrp_masks
-from lrp_companion.methods.mask_gradient import mask_gradient
-from lrp_companion.methods.perturbation import loo
+from lrp_companion.methods import explain, removal_evaluator
 from lrp_companion.metrics import pearson, perturbation_curve
 from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.propagation import all_masks
@@ -150,7 +146,7 @@ def shape_of(clf: Classifier) -> Shape:
 
 
 def _loo(clf: Classifier, texts: list[EncodedText], targets: list[int]) -> list[np.ndarray]:
-    return [record.scores for record in loo(clf, texts, targets, progress=False)]
+    return [record.scores for record in explain("loo", clf, texts, targets, progress=False)]
 
 
 def _distance(scores: Any, expected: Any) -> float:
@@ -245,14 +241,14 @@ def gradients(bench: Bench) -> Iterator[Row]:
     pairs = [*zip(texts, targets, strict=True)]
 
     def ours() -> list[np.ndarray]:
-        records = integrated_gradients(clf, texts, targets, n_steps=STEPS, progress=False)
+        records = explain("ig", clf, texts, targets, n_steps=STEPS, progress=False)
         return [record.scores for record in records]
 
     def captum() -> list[np.ndarray]:
         return [peers.ig_captum(clf, *pair, n_steps=STEPS) for pair in pairs]
 
     same = _equal("integrated gradients and captum's", ours(), captum())
-    lrp = {"lrp": lambda: attnlrp(clf, texts, targets, progress=False)}
+    lrp = {"lrp": lambda: explain("attnlrp", clf, texts, targets, progress=False)}
     seconds = bench.time({"ours": ours, "other": captum, **lrp}, repeats=min(3, bench.size.repeats))
     note, peer = f"{len(texts)} sentences", "captum LayerIntegratedGradients"
     yield _row(f"IG, {STEPS} steps", peer, 1.0, seconds["other"], seconds["ours"], note=note, **same)
@@ -267,7 +263,7 @@ def relevance(bench: Bench) -> Iterator[Row]:
     chosen = torch.tensor(targets)
 
     def ours() -> list[np.ndarray]:
-        return [record.scores for record in attnlrp(clf, texts, targets, progress=False)]
+        return [record.scores for record in explain("attnlrp", clf, texts, targets, progress=False)]
 
     def autograd() -> torch.Tensor:
         return peers.attnlrp_autograd(clf.encoder.wiring, ids, mask, chosen)
@@ -288,7 +284,7 @@ def mask_gradients(bench: Bench) -> Iterator[Row]:
     ids, mask = pad([t.input_ids for t in texts], clf.pad_id, clf.device)
 
     def ours() -> Any:
-        return mask_gradient(clf, texts, targets, progress=False)
+        return explain("mask-gradient", clf, texts, targets, progress=False)
 
     seconds = bench.time({"ours": ours, "forward": lambda: clf.logits(ids, mask)})
     what, forward = f"mask gradient, one pass, batch of {len(texts)}", "one forward of the batch"
@@ -297,12 +293,12 @@ def mask_gradients(bench: Bench) -> Iterator[Row]:
 
     reviews, scores = bench.reviews, {}
 
-    def each(name: str, method: Callable[..., Any], **options: Any) -> None:
+    def each(name: str, method: str, **options: Any) -> None:
         """One review at a time."""
-        records = [method(clf, [text], [0], progress=False, **options)[0] for text in reviews]
+        records = [explain(method, clf, [text], [0], progress=False, **options)[0] for text in reviews]
         scores[name] = [record.scores for record in records]
 
-    sides = {"eight": lambda: each("eight", mask_gradient, groups=8), "loo": lambda: each("loo", loo)}
+    sides = {"eight": lambda: each("eight", "mask-gradient", groups=8), "loo": lambda: each("loo", "loo")}
     seconds = bench.time(sides, repeats=min(2, bench.size.repeats))
     rs = [
         pearson(a[~text.special], b[~text.special])
@@ -357,10 +353,10 @@ def curves(bench: Bench) -> Iterator[Row]:
     """Perturbation curves of methods and of all masks on the paper's paths, with and without sharing."""
     clf, (texts, targets) = bench.clf, bench.first(bench.size.curve_sentences)
     paths = [frozenset(), *(m for path in path_masks(clf.card.layers).values() for m in path)]
-    by_mask = lrp_masks(clf, texts, targets, masks=paths, progress=False)
+    by_mask = [explain("lrp", clf, texts, targets, bypass=mask, progress=False) for mask in paths]
     records = {
-        "loo": loo(clf, texts, targets, progress=False),
-        "ig": integrated_gradients(clf, texts, targets, n_steps=8, progress=False),
+        "loo": explain("loo", clf, texts, targets, progress=False),
+        "ig": explain("ig", clf, texts, targets, n_steps=8, progress=False),
         **dict(zip(paths, by_mask, strict=True)),
     }
     rankings = [{name: of_name[k].scores for name, of_name in records.items()} for k in range(len(texts))]
@@ -508,7 +504,7 @@ def _curve(
 
 def _relevance_call(clf: Classifier, texts: list[EncodedText]) -> Callable[[], Any]:
     """AttnLRP of these texts in one batch."""
-    return lambda: attnlrp(clf, texts, [0] * len(texts), progress=False, batch_tokens=1 << 20)
+    return lambda: explain("attnlrp", clf, texts, [0] * len(texts), progress=False, batch_tokens=1 << 20)
 
 
 def _all_masks_call(clf: Classifier, text: EncodedText) -> Callable[[], Any]:

@@ -22,9 +22,7 @@ from benchmarks.__main__ import setting_of
 from benchmarks.clock import interleaved, ratio
 from lrp_companion.attribution import Attribution
 from lrp_companion.loading.classifier import Classifier, EncodedText, load_classifier
-from lrp_companion.methods.lrp import attnlrp
-from lrp_companion.methods.mask_gradient import mask_gradient
-from lrp_companion.methods.perturbation import loo
+from lrp_companion.methods import explain
 from lrp_companion.metrics import agreement
 from lrp_companion.sources import load_dataset
 
@@ -44,16 +42,16 @@ def cut(text: EncodedText, tokens: int) -> EncodedText:
 def sides_of(clf: Classifier, text: EncodedText, out: dict[str, Attribution]) -> dict[str, Any]:
     """What is timed on one text; each leaves its record in `out`."""
 
-    def side(name: str, method: Any, **options: Any) -> Any:
+    def side(name: str, method: str, **options: Any) -> Any:
         def call() -> None:
-            out[name] = method(clf, [text], [None], progress=False, **options)[0]
+            out[name] = explain(method, clf, [text], [None], progress=False, **options)[0]
 
         return call
 
     return {
-        "loo": side("loo", loo),
-        "attnlrp": side("attnlrp", attnlrp),
-        **{f"K = {k}": side(f"K = {k}", mask_gradient, groups=k) for k in GROUPS},
+        "loo": side("loo", "loo"),
+        "attnlrp": side("attnlrp", "attnlrp"),
+        **{f"K = {k}": side(f"K = {k}", "mask-gradient", groups=k) for k in GROUPS},
     }
 
 

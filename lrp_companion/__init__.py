@@ -54,7 +54,8 @@ def __getattr__(name: str) -> Any:
         from lrp_companion.extras import extra
 
         with extra(name):
-            return getattr(importlib.import_module(f"lrp_companion.{_HOME[name]}"), name)
+            globals()[name] = getattr(importlib.import_module(f"lrp_companion.{_HOME[name]}"), name)
+        return globals()[name]
     raise AttributeError(f"module 'lrp_companion' has no attribute {name!r}")
 
 

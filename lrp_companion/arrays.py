@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.checks import InputError, is_whole, shown
+from lrp_companion.checks import InputError, shown
 
 MOST = 2**53
 """Up to here float64 holds every whole number; beyond it, two neighbours become one."""
@@ -26,19 +26,12 @@ def real_array(operation: str, name: str, values: Any) -> np.ndarray:
     Raises
     ------
     InputError : text, complex numbers, dates, rows of different lengths, or anything else but an array of
-        numbers; masked entries; whole numbers beyond 2**53, whose last digits float64 would lose.
+        numbers; masked entries.
 
     >>> real_array("agreement", "scores", [1, 2]).tolist()
     [1.0, 2.0]
     """
-    given = plain_array(operation, name, values)
-    with np.errstate(over="ignore"):  # a long double beyond float64, which becomes infinite
-        out = None if _loses_digits(values) or _loses_digits(given) else given.astype(np.float64)
-    if out is not None and not (np.isinf(out) & (given != out)).any():
-        return out
-    got, expected = f"{name} {shown(values)}", "numbers that float64 holds"
-    hint = "divide them first: of whole numbers beyond 2**53 it loses the last digits"
-    raise InputError(operation, got=got, expected=expected, hint=hint)
+    return plain_array(operation, name, values).astype(np.float64)
 
 
 def bool_array(operation: str, name: str, values: Any) -> np.ndarray:
@@ -60,11 +53,7 @@ def bool_array(operation: str, name: str, values: Any) -> np.ndarray:
 
 
 def plain_array(operation: str, name: str, values: Any, *, expected: str = "real numbers") -> np.ndarray:
-    """Return numbers or booleans as an array of the type that they have.
-
-    Raises
-    ------
-    InputError : as `real_array`, but whole numbers may have any number of digits.
+    """Return numbers or booleans as an array of the type that they have; `InputError` as `real_array`.
 
     >>> plain_array("encode", "image", [[0, 255]]).dtype.kind
     'i'
@@ -119,14 +108,3 @@ def on_cpu(values: Any) -> Any:
 
 def _is_real(entry: object) -> bool:
     return isinstance(entry, (numbers.Real, Decimal, np.bool_)) and not isinstance(entry, np.timedelta64)
-
-
-def _loses_digits(values: Any) -> bool:
-    """Whether a whole number among these is beyond what float64 holds exactly."""
-    if isinstance(values, (list, tuple)):
-        return any(map(_loses_digits, values))
-    if isinstance(values, np.ndarray) and values.dtype.kind == "O":
-        return any(map(_loses_digits, values.ravel().tolist()))
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
-        return bool(((values > MOST) | (values < -MOST)).any())
-    return is_whole(values) and not -MOST <= values <= MOST

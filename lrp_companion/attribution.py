@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.arrays import MOST, bool_array, ranking, real_array
-from lrp_companion.checks import InputError, choose, is_whole, shown, whole
+from lrp_companion.arrays import bool_array, ranking, real_array
+from lrp_companion.checks import InputError, choose, shown, whole
 from lrp_companion.extras import extra
 from lrp_companion.words import Span, Units, readable, units_of
 
@@ -26,8 +26,7 @@ SITE_PARTS = {
 }
 SCALES = ("sum", "abs", "max")
 RANKS = ("size", "for", "against")
-DEEPEST = 20
-"""Levels of lists and dicts in a choice or detail; more are a mistake, such as a list in itself."""
+PLAIN = frozenset((str, int, float, bool, type(None)))
 NORMALIZED = "normalized by"
 """The choice of a record that was divided: only there may scores be NaN, where the divisor cancels."""
 CANCELLED = 1e-6
@@ -52,6 +51,51 @@ def frozen(array: np.ndarray) -> np.ndarray:
 class Record:
     """Frozen data class with arrays and read-only mappings; pickled, copied and compared by value."""
 
+    def _typed(self, *mappings: str) -> None:
+        """Bring the fields into their types, in place; `mappings` are those besides `parts`.
+
+        Raises
+        ------
+        InputError : no tokens; scores, parts, marks or offsets that are not one per token; offsets outside
+            the text; a target that is no class; numbers that are not finite (scores: see `Attribution`).
+        """
+        record: Any = self
+        kind, tokens, count = type(self).__name__, tuple(record.tokens), len(record.tokens)
+        arrays = {"scores": real_array(kind, "scores", record.scores)}
+        arrays["special"] = bool_array(kind, "special", record.special)
+        logit = real_array(kind, "logit", record.logit)
+        parts = {
+            name: frozen(real_array(kind, f"part {name!r}", part)) for name, part in record.parts.items()
+        }
+        offsets = tuple((int(start), int(end)) for start, end in record.offsets)
+        fine = {
+            "tokens": count > 0 and not isinstance(record.tokens, str),
+            "scores": arrays["scores"].shape[-1:] == (count,),
+            "parts": all(part.shape == arrays["scores"].shape for part in parts.values()),
+            "special": arrays["special"].shape == (count,),
+            "offsets": all(0 <= start <= end <= len(record.text) for start, end in offsets)
+            and len(offsets) in (0, count),
+            "logit": logit.size == 1 and bool(np.isfinite(logit).all()),
+        }
+        for name, holds in fine.items():
+            if not holds:
+                got, expected = (
+                    f"{name} {shown(getattr(record, name))}",
+                    f"what fits {count} tokens and the text",
+                )
+                hint = f"records come from attribute and layer_lattice; see help({kind})"
+                raise InputError(kind, got=got, expected=expected, hint=hint)
+        values: dict[str, Any] = {name: frozen(array) for name, array in arrays.items()}
+        values |= {name: MappingProxyType(as_tuples(getattr(record, name))) for name in mappings}
+        values |= {
+            "tokens": tokens,
+            "parts": MappingProxyType(parts),
+            "offsets": offsets,
+            "logit": logit.item(),
+        }
+        values["target"] = whole(kind, "target", record.target, least=0, hint="classes count from 0")
+        vars(self).update(values)
+
     def _state(self) -> dict[str, Any]:
         """Fields by name, mappings as plain dicts."""
         values = {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type]
@@ -70,97 +114,17 @@ class Record:
         return hash((type(self), state["tokens"], state["target"], state["scores"].tobytes()))
 
 
-def settle(record: Any, *, mappings: Sequence[str], texts: Sequence[str]) -> None:
-    """Bring the fields of a new record into their types, in place; see `Attribution`.
+def as_tuples(value: Any) -> Any:
+    """A choice or detail as a record has it: arrays and lists as tuples, numbers as Python's own.
 
-    Raises
-    ------
-    InputError : a field of another type; no tokens; marks or places that are not one per token; text that
-        UTF-8 cannot write; a choice or detail that JSON cannot hold.
+    >>> as_tuples({"nodes": np.array([0.5, 1.0]), 1: np.int64(3)})
+    {'nodes': (0.5, 1.0), '1': 3}
     """
-    kind, tokens = type(record).__name__, record.tokens
-
-    def refuse(name: str, value: object, expected: str) -> InputError:
-        hint = f"records come from attribute and layer_lattice; see help({kind})"
-        return InputError(kind, got=f"{name} {shown(value)}", expected=expected, hint=hint)
-
-    if not isinstance(tokens, (list, tuple)) or not tokens or not all(map(_is_text, tokens)):
-        raise refuse("tokens", tokens, "a list of strings, at least one")
-    for name in mappings:
-        value = getattr(record, name)
-        if not isinstance(value, Mapping):
-            raise refuse(name, value, "a mapping")
-        if name == "parts" and not all(map(_is_text, value)):
-            raise refuse(name, value, "scores by the name of the part")
-    for name in texts:
-        if not _is_text(getattr(record, name)):
-            raise refuse(name, getattr(record, name), "a string")
-    offsets = record.offsets
-    if not isinstance(offsets, (list, tuple)) or not all(map(_is_place, offsets)):
-        raise refuse("offsets", offsets, "(start, end) of each token, with 0 <= start <= end")
-    if any(end > len(record.text) for _, end in offsets):
-        raise refuse("offsets", offsets, f"places within a text of {len(record.text)} characters")
-    arrays = {"scores": real_array(kind, "scores", record.scores)}
-    arrays["special"] = bool_array(kind, "special", record.special)
-    for name, length in (("special", arrays["special"].shape), ("offsets", (len(offsets),))):
-        if length != (len(tokens),) and (name == "special" or offsets):
-            expected, hint = f"({len(tokens)},), one per token", "pass one value per token"
-            raise InputError(kind, got=f"{name} of shape {length}", expected=expected, hint=hint)
-    target = whole(kind, "target", record.target, least=0, most=MOST, hint="classes count from 0")
-    logit = real_array(kind, "logit", record.logit)
-    if logit.size != 1 or not np.isfinite(logit).all():
-        raise refuse("logit", record.logit, "a finite number")
-    parts = {key: frozen(real_array(kind, f"part {key!r}", part)) for key, part in record.parts.items()}
-    values: dict[str, Any] = {name: frozen(array) for name, array in arrays.items()}
-    for name in mappings:
-        if name != "parts":
-            try:
-                values[name] = MappingProxyType(_kept(getattr(record, name)))
-            except _NotKept as error:
-                expected = "text, numbers, True, False and None, or lists and dicts of them"
-                raise refuse(f"{name} with", error.args[0], expected) from None
-    values |= {"tokens": tuple(tokens), "target": target, "logit": logit.item()}
-    values |= {"parts": MappingProxyType(parts)}
-    values |= {"offsets": tuple((int(start), int(end)) for start, end in offsets)}
-    for name, value in values.items():
-        object.__setattr__(record, name, value)
-
-
-class _NotKept(Exception):
-    """A value that JSON does not hold."""
-
-
-def _kept(value: Any, depth: int = 0) -> Any:
-    """A choice or detail as a record keeps it: arrays and lists as tuples, numbers as Python's own."""
-    inner = depth + 1
-    if depth > DEEPEST:
-        raise _NotKept(value)
     if isinstance(value, Mapping):
-        if not all(_is_text(key) or is_whole(key) for key in value):
-            raise _NotKept(value)
-        return {str(key): _kept(one, inner) for key, one in value.items()}
-    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufUO":
-        return _kept(value.tolist(), inner)
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return tuple(_kept(one, inner) for one in value)
-    if value is None or isinstance(value, float) or _is_text(value):
-        return value
-    if isinstance(value, int) and value.bit_length() <= 64:
-        return value
-    raise _NotKept(value)
-
-
-def _is_text(value: object) -> bool:
-    """Whether this is text that can be written; half a character beyond U+FFFF cannot."""
-    try:
-        return isinstance(value, str) and value.encode() is not None
-    except UnicodeEncodeError:
-        return False
-
-
-def _is_place(place: object) -> bool:
-    pair = tuple(place) if isinstance(place, (list, tuple)) else ()
-    return len(pair) == 2 and all(map(is_whole, pair)) and 0 <= pair[0] <= pair[1]
+        return {str(key): one if type(one) in PLAIN else as_tuples(one) for key, one in value.items()}
+    if isinstance(value, (np.ndarray, np.generic)):
+        return as_tuples(value.tolist())
+    return tuple(map(as_tuples, value)) if isinstance(value, (list, tuple, set, frozenset)) else value
 
 
 def check_finite(kind: str, arrays: Iterable[np.ndarray]) -> None:
@@ -224,15 +188,20 @@ class Attribution(Record):
     offsets: tuple[Span, ...] = ()
 
     def __post_init__(self) -> None:
-        settle(self, mappings=("choices", "parts", "details"), texts=("method", "text"))
-        parts = [(f"part {name!r}", part.shape) for name, part in self.parts.items()]
-        for name, shape in [("scores", self.scores.shape), *parts]:
-            if shape != (len(self.tokens),):
-                expected, hint = f"({len(self.tokens)},), one per token", "pass one value per token"
-                raise InputError("Attribution", got=f"{name} of shape {shape}", expected=expected, hint=hint)
+        self._typed("choices", "details")
+        if self.scores.ndim != 1:
+            got, hint = f"scores of shape {self.scores.shape}", "pass one value per token"
+            raise InputError("Attribution", got=got, expected=f"({len(self.tokens)},)", hint=hint)
         undefined = [self.scores, *self.parts.values()]
         if NORMALIZED not in self.choices or any(np.isinf(scores).any() for scores in undefined):
             check_finite("Attribution", undefined)
+
+    @classmethod
+    def made(cls, **values: Any) -> Attribution:
+        """A record of our own methods, whose `values`, all of them, have their types already."""
+        record = object.__new__(cls)
+        vars(record).update(values)
+        return record
 
     def scores_at(self, site: str) -> np.ndarray:
         """Scores read at a site, shape (T,); a method without parts (LOO, IG, rollout) has only one map."""
@@ -339,19 +308,14 @@ class Attribution(Record):
 
         Raises
         ------
-        InputError : keys other than those of a record, or values that do not make a record.
+        InputError : values that do not make a record.
         """
-        names = [part.name for part in fields(cls)]
-        needed = names[: names.index("choices")]
-        given = set(values) if isinstance(values, Mapping) else set()
-        if not set(needed) <= given <= set(names):
-            got = f"keys {', '.join(sorted(map(str, given)))}" if given else f"a {type(values).__name__}"
-            expected, hint = f"{', '.join(names)}", "pass what to_dict or to_json gave"
-            raise InputError("Attribution.from_dict", got=got, expected=expected, hint=hint)
-        read = {**values, "scores": _known(values["scores"])}
-        if isinstance(read.get("parts"), Mapping):
-            read["parts"] = {name: _known(scores) for name, scores in read["parts"].items()}
-        return cls(**read)
+        try:
+            parts = {name: _known(scores) for name, scores in values.get("parts", {}).items()}
+            return cls(**{**values, "scores": _known(values["scores"]), "parts": parts})
+        except (TypeError, KeyError, AttributeError) as error:
+            got, hint = f"values that make no record ({error!r})", "pass what to_dict or to_json gave"
+            raise InputError("Attribution.from_dict", got=got, expected="a record", hint=hint) from None
 
     def to_json(self) -> str:
         """The record as one line of JSON; a score that is NaN becomes null.
@@ -368,45 +332,20 @@ class Attribution(Record):
 
         Raises
         ------
-        InputError : a text that is not JSON or not a record.
+        InputError : a text that is not JSON.
         """
         return cls.from_dict(of_json("Attribution.from_json", text))
 
     def to_frame(self) -> Any:
-        """A pandas frame: token, score, special, and the parts, one row per token; the rest in `attrs`.
+        """A pandas frame: token, score, special, and the parts, one row per token; the rest in `attrs`."""
+        import pandas
 
-        Raises
-        ------
-        InputError : pandas is not installed.
-        """
-        try:
-            import pandas
-        except ImportError:
-            expected, hint = "pandas, which is optional", "pip install pandas, or use to_dict"
-            raise InputError("to_frame", got="no pandas", expected=expected, hint=hint) from None
         values = self.to_dict()
         columns = {"token": values.pop("tokens"), "score": self.scores, "special": self.special}
-        parts = {f"{PART}{name}": scores for name, scores in self.parts.items()}
+        parts = {f"part: {name}": scores for name, scores in self.parts.items()}
         frame = pandas.DataFrame({**columns, **parts})
         frame.attrs = {name: values[name] for name in values if name not in ("scores", "special", "parts")}
         return frame
-
-    @classmethod
-    def from_frame(cls, frame: Any) -> Attribution:
-        """Return the record from which `to_frame` made this; needs its `attrs`, which CSV files lose.
-
-        Raises
-        ------
-        InputError : another frame.
-        """
-        columns = list(getattr(frame, "columns", ()))
-        if not {"token", "score", "special"} <= set(columns) or "method" not in frame.attrs:
-            got = f"columns {columns} and no attrs of a record"
-            hint = "keep records with to_json; a frame is for reading"
-            raise InputError("from_frame", got=got, expected="what to_frame gave", hint=hint)
-        parts = {name.removeprefix(PART): frame[name].tolist() for name in columns if name.startswith(PART)}
-        rows = {"tokens": frame["token"].tolist(), "scores": frame["score"].tolist()}
-        return cls.from_dict({**frame.attrs, **rows, "special": frame["special"].tolist(), "parts": parts})
 
     def save(self, path: str | os.PathLike, *, title: str | None = None) -> None:
         """Save a heat map as `.html`, `.svg`, `.png`, `.pdf` or `.tex`, or the record as `.json`.
@@ -443,9 +382,6 @@ def differences(one: Attribution, other: Attribution) -> list[str]:
     if not math.isclose(one.logit, other.logit, rel_tol=0.1 if half else 1e-3, abs_tol=0.1 if half else 1e-3):
         out.append(f"logit ({one.logit:.4g} and {other.logit:.4g})")
     return out
-
-
-PART = "part: "
 
 
 def as_json(operation: str, values: Any, *, indent: int | None = None) -> str:

@@ -1,8 +1,7 @@
 """The attribution methods on text by name, and the one place where a method is added. No torch.
 
 Each method of the package is one row here, so that tables and figures of finished runs need no model; its
-function is the one that `methods.text_method` binds to this name, in any file of that folder. Your own method
-needs no row:
+function is the one that is decorated with this name, in any file of `methods`. Your own method needs no row:
 
 >>> @method("constant", label="the same for all", passes=1)
 ... def constant(clf, texts, targets, *, value=1.0, progress=None):
@@ -16,7 +15,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 from lrp_companion.checks import InputError, is_name, shown
@@ -24,6 +24,10 @@ from lrp_companion.checks import InputError, is_name, shown
 Passes = float | Callable[[Mapping[str, Any], int], float]
 Function = TypeVar("Function", bound=Callable[..., Any])
 OUTPUTS = ("every", "logit", "none")
+SHARED = ("batch_tokens", "progress")
+"""Options of every method of a `Request` that no record depends on."""
+TAKEN = {"output": "logit", "unit": "token"}
+"""Choices that several methods take, with their defaults."""
 PASSES = 10.0
 """Passes of a method by one gradient: three outputs, a forward and a backward pass each, roughly."""
 
@@ -53,6 +57,9 @@ class Method:
     dial : the option that buys more passes; figures join the points of a method along it.
     style : how figures draw it; None takes the next spare style.
     function : explains texts; None until `lrp_companion.methods` is imported.
+    takes : which of "output" and "unit" a function of a `Request` takes, besides `SHARED`; None: a function
+        of classifier, texts and targets.
+    fixed : options of the function that this method fixes.
     """
 
     name: str
@@ -62,12 +69,20 @@ class Method:
     dial: str | None = None
     style: Style | None = None
     function: Callable[..., Any] | None = None
+    takes: tuple[str, ...] | None = None
+    fixed: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def options(self) -> tuple[str, ...]:
-        """Names of the method's keyword-only options."""
+    @cached_property
+    def defaults(self) -> dict[str, Any]:
+        """The method's own options, keyword-only, with their defaults; `inspect.Parameter.empty` for none."""
         parameters = inspect.signature(self.function).parameters.values() if self.function else ()
-        return tuple(sorted(p.name for p in parameters if p.kind is p.KEYWORD_ONLY))
+        own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in self.fixed}
+        return own | {name: TAKEN[name] for name in self.takes or ()}
+
+    @cached_property
+    def options(self) -> tuple[str, ...]:
+        """Names of the method's options."""
+        return tuple(sorted({*self.defaults, *(SHARED if self.takes is not None else ())}))
 
 
 def _path_passes(options: Mapping[str, Any], _: int) -> float:
@@ -118,9 +133,6 @@ PACKAGE = (
 """The methods of this package, one row each, in the order in which they are listed."""
 METHODS = {row.name: row for row in PACKAGE}
 """Every method by name: those of the package, then those that `method` registered."""
-TEXT_METHODS: dict[str, Callable[..., Any]] = {}
-IMAGE_METHODS: dict[str, Callable[..., Any]] = {}
-"""Functions by name, on text and on images; filled when `lrp_companion.methods` is imported."""
 
 
 def method(
@@ -131,12 +143,15 @@ def method(
     outputs: str | None = None,
     dial: str | None = None,
     style: Style | None = None,
+    takes: tuple[str, ...] | None = None,
+    fixed: Mapping[str, Any] | None = None,
 ) -> Callable[[Function], Function]:
     """Register the decorated function as a method on text, for `attribute`, runs, tables and figures.
 
     The function takes a `Classifier`, encoded texts and one target (or None) for each, its options as
     keyword-only parameters, and returns one `Attribution` per text. `Method` has the other arguments;
-    `passes` must be given.
+    `passes` must be given. (A method of the package has a row in `PACKAGE`, and its function, with `takes`,
+    is one of a `Request`.)
 
     Raises
     ------
@@ -149,37 +164,19 @@ def method(
     if not is_name(name):
         expected = "letters and digits, joined by -, _ or ."
         raise refuse(f"the name {shown(name)}", expected, "such as my-method")
-    if name in METHODS:
+    known = METHODS.get(name)
+    if known is not None and (known.function is not None or passes is not None):
         hint = "choose another name, or forget one of yours with lrp_companion.registry.forget"
         raise refuse(f"{name!r} twice", "a different name for each method", hint)
-    if passes is None:
+    if known is None and passes is None:
         hint = "pass a number, or a function of options and tokens"
         raise refuse(f"{name!r} without passes", "what one text costs", hint)
     if outputs not in (None, *OUTPUTS):
         raise refuse(f"outputs {outputs!r}", f"one of {', '.join(OUTPUTS)}", "see Method")
-    described = Method(name, label or name, passes, outputs or OUTPUTS[0], dial, style)
+    row = known or Method(name, label or name, passes or 0.0, outputs or OUTPUTS[0], dial, style)
 
     def register(function: Function) -> Function:
-        METHODS[name] = described
-        bind(name, function)
-        return function
-
-    return register
-
-
-def bind(name: str, function: Callable[..., Any]) -> None:
-    """Give a row its function; `TEXT_METHODS` keeps the order of the rows."""
-    METHODS[name] = replace(METHODS[name], function=function)
-    functions = {row.name: row.function for row in METHODS.values() if row.function is not None}
-    TEXT_METHODS.clear()
-    TEXT_METHODS.update(functions)
-
-
-def image_method(name: str) -> Callable[[Function], Function]:
-    """Register the decorated function as a method on images, for `LinearAttention`."""
-
-    def register(function: Function) -> Function:
-        IMAGE_METHODS[name] = function
+        METHODS[name] = replace(row, function=function, takes=takes, fixed=fixed or {})
         return function
 
     return register
@@ -195,7 +192,6 @@ def forget(name: str) -> None:
     if name in {row.name for row in PACKAGE}:
         hint = "register yours under another name"
         raise InputError("forget", got=f"{name!r}, a method of the package", expected="yours", hint=hint)
-    TEXT_METHODS.pop(name, None)
     METHODS.pop(name, None)
 
 

@@ -9,7 +9,7 @@ from typing import Any, SupportsIndex, overload
 import numpy as np
 
 from lrp_companion.arrays import real_array
-from lrp_companion.attribution import SITES, Record, check_finite, scores_at, settle
+from lrp_companion.attribution import SITES, Record, check_finite, scores_at
 from lrp_companion.checks import InputError, choose, is_whole, shown
 from lrp_companion.masks import mask_number
 from lrp_companion.words import Span, readable
@@ -77,19 +77,17 @@ def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset
     >>> sorted(check_layers("lrp", [3, 1], 12))
     [1, 3]
     """
-    expected = f"integers from 1 to {count}"
-    if isinstance(layers, (str, bytes)) or not isinstance(layers, Iterable):
+    expected, chosen = f"integers from 1 to {count}", set[int]()
+    given = layers.tolist() if hasattr(layers, "tolist") else layers
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
         hint = "pass a list such as [1, 2]"
         raise InputError(operation, got=f"layers {shown(layers)}", expected=expected, hint=hint)
-    chosen: list[Any] = []
-    if getattr(layers, "ndim", 1) == 0:  # an array or tensor of one number
-        layers = [layers]  # type: ignore[list-item]
-    for layer in layers:  # one by one: a range may be endless
-        chosen.append(layer)
+    for layer in given:  # one by one: a range may be endless
         if not is_whole(layer) or not 1 <= layer <= count:
             expected, hint = f"{expected} (layers count from 1)", "name only layers the model has"
             raise InputError(operation, got=f"layer {shown(layer)}", expected=expected, hint=hint)
-    return frozenset(int(layer) for layer in chosen)
+        chosen.add(int(layer))
+    return frozenset(chosen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,17 +119,13 @@ class Lattice(Record):
     offsets: tuple[Span, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        settle(self, mappings=("parts",), texts=("site", "label", "text"))
+        self._typed()
         choose("Lattice", "site", self.site, SITES)
         check_finite("Lattice", [self.scores, *self.parts.values()])
         rows = self.scores.shape[0] if self.scores.ndim == 2 else 0
-        if self.scores.ndim != 2 or self.scores.shape[1] != len(self.tokens) or rows < 1 or rows & (rows - 1):
+        if rows < 1 or rows & (rows - 1):
             got, expected = f"scores of shape {self.scores.shape}", f"(2**L, {len(self.tokens)})"
             raise InputError("Lattice", got=got, expected=expected, hint="pass one row per mask")
-        if any(part.shape != self.scores.shape for part in self.parts.values()):
-            got = f"parts of shapes {', '.join(str(part.shape) for part in self.parts.values())}"
-            hint = "pass one row per mask in each"
-            raise InputError("Lattice", got=got, expected=f"{self.scores.shape}", hint=hint)
 
     @property
     def pieces(self) -> tuple[str, ...]:

@@ -32,7 +32,8 @@ import lrp_companion as lrp  # noqa: E402
 from lrp_companion.cli import main as command  # noqa: E402
 from lrp_companion.lab.paper.printed import report  # noqa: E402
 from lrp_companion.lab.paper.report import find_runs  # noqa: E402
-from lrp_companion.methods import IMAGE_METHODS, TEXT_METHODS  # noqa: E402
+from lrp_companion.methods import IMAGE_METHODS  # noqa: E402
+from lrp_companion.registry import METHODS  # noqa: E402
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "hybrid": {"exact": 3, "groups": 4, "seed": 1},
@@ -120,7 +121,7 @@ def scores() -> Iterator[tuple[str, Value]]:
         inputs: Any = ["a film of [MASK] grace"] if name == "modernbert tokens" else list(TEXTS)
         if clf.reads_images:
             inputs = np.random.default_rng(0).normal(size=(2, 2, 6, 9))
-        for method in TEXT_METHODS:
+        for method in METHODS:
             own = OPTIONS.get(method, {})
             yield from explained(f"{name}/{method}", clf, inputs, method, **own)
             for label, further in FURTHER.items():

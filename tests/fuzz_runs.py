@@ -38,7 +38,7 @@ from widget_cases import changed, page_of, places, widget_arguments
 import lrp_companion as lrp
 from lrp_companion.attribution import SITES
 from lrp_companion.cli import main as command_line
-from lrp_companion.methods import TEXT_METHODS, options_of
+from lrp_companion.methods import METHODS, options_of
 from lrp_companion.methods.common import targets_of
 from lrp_companion.schema import MAP_CHOICES, REMOVALS, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
 from lrp_companion.sources.image_file import read_image
@@ -317,12 +317,12 @@ def subjects(model: Path) -> dict[str, Subject]:
     return {
         "attribute": Subject(
             lambda **given: attributed("", **given), are_records,
-            {"inputs": TEXTS, "method": st.sampled_from(sorted(TEXT_METHODS))}, target | options,
+            {"inputs": TEXTS, "method": st.sampled_from(sorted(METHODS))}, target | options,
         ),
         "attribute, other families": Subject(
             attributed, are_records,
             {"family": st.sampled_from(FAMILIES), "inputs": st.one_of(TEXTS, PAIRS),
-             "method": st.sampled_from(["loo", *sorted(TEXT_METHODS)])}, target | options,
+             "method": st.sampled_from(["loo", *sorted(METHODS)])}, target | options,
             odd=False, share=8,
         ),
         "adapters": Subject(
@@ -493,7 +493,7 @@ ODD_WORDS = st.one_of(
     st.text(max_size=6),
 )  # fmt: skip
 EXPLAIN = {
-    "--method": sorted(TEXT_METHODS),
+    "--method": sorted(METHODS),
     "--device": ["cpu"],
     "--dtype": ["float64", "bfloat16"],
     "--target": ["0", "1"],

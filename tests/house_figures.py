@@ -1,18 +1,45 @@
-"""How large the house is, in the figures it is kept to: `python tests/house_figures.py [checkout ...]`."""
+"""How large the house is, room by room: `python tests/house_figures.py [checkout ...]`.
+
+Of each room: lines, statements (`ast`), files, and the share of its code that only refuses bad input.
+"""
 
 from __future__ import annotations
 
 import ast
 import io
+import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-CORE = ("rules", "propagation", "tape/attention", "tape/layer", "tape/steps", "tape/encoder")
-OLD = {"tape/": "models/"}
-"""Where the core lay before the library had its folders."""
+ROOMS = {
+    "rules, masks, propagation, tape": ("rules.py", "masks.py", "propagation.py", "tape"),
+    "families": ("families",),
+    "methods, registry": ("methods", "registry.py", "__init__.py"),
+    "records, words, schema, checks": (
+        "attribution.py", "completion.py", "words.py", "schema.py", "checks.py", "arrays.py", "extras.py",
+    ),
+    "loading": ("loading",),
+    "sources": ("sources", "data.py"),
+    "metrics, show": ("metrics", "show"),
+    "widgets (Python)": ("widgets",),
+    "toys": ("toys",),
+    "check, cli": ("model_check.py", "invariance.py", "cli.py", "cli_options.py", "terminal.py"),
+    "lab": ("lab", "provenance.py"),
+    "page": ("page",),
+}  # fmt: skip
+"""What each room of `lrp_companion` holds."""
+CHECKS = re.compile(
+    r"_?(check|refuse|require|refused|accept|forbid|deny)(_|$)"
+    r"|(choose|whole|number|switch|as_path|is_name|is_whole|real_array|bool_array|plain_array)$"
+)
+"""Functions that refuse what they are given."""
+CALLED = {"choose", "whole", "number", "switch", "as_path", "check_options", "check_finite"}
+PARTS = {"got", "expected", "hint", "said", "message", "reason"}
+"""Variables that hold parts of a message."""
 
 
 def lines(path: Path) -> int:
@@ -20,63 +47,98 @@ def lines(path: Path) -> int:
     return len(path.read_text(encoding="utf-8").splitlines())
 
 
-def python(folder: Path) -> list[Path]:
-    """The Python files of a folder, none if it is not there."""
-    return sorted(folder.rglob("*.py"))
+def python(*places: Path) -> list[Path]:
+    """The Python files that are these, or in these folders."""
+    return sorted(file for place in places for file in ([place] if place.is_file() else place.rglob("*.py")))
 
 
-def long_signatures(folder: Path) -> float:
-    """The share of functions with more than six parameters, `self` not counted."""
-    counts = []
-    for path in python(folder):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef):
-                given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-                counts.append(sum(argument.arg not in ("self", "cls") for argument in given))
-    return sum(count > 6 for count in counts) / len(counts)
+def statements(path: Path) -> int:
+    """Statements of a file; a docstring is none."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return sum(isinstance(node, ast.stmt) and not _is_text(node) for node in nodes)
 
 
-def comments(path: Path) -> int:
-    """Comments of a file, markers for tools left out."""
-    tokens = tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
-    said = (token.string for token in tokens if token.type == tokenize.COMMENT)
-    return sum(not text.startswith(("# noqa", "# fmt:", "# type:")) for text in said)
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def core(root: Path) -> list[Path]:
-    """The six core files, where this checkout has them."""
-    named = [root / "lrp_companion" / f"{name}.py" for name in CORE]
-    return [
-        path if path.is_file() else Path(str(path).replace("/tape/", f"/{OLD['tape/']}")) for path in named
-    ]
+def _span(*nodes: ast.AST) -> range:
+    return range(nodes[0].lineno, nodes[-1].end_lineno + 1)  # type: ignore[attr-defined]
+
+
+def _name(call: ast.AST | None) -> str:
+    function = call.func if isinstance(call, ast.Call) else call
+    return getattr(function, "id", getattr(function, "attr", ""))
+
+
+def _refuses(body: Sequence[ast.stmt]) -> bool:
+    """Whether a block ends by raising one of the errors that bad input gives."""
+    last = body[-1]
+    if isinstance(last, ast.Raise):
+        return (
+            _name(last.exc).endswith("Error") or "refus" in _name(last.exc) or _name(last.exc) == "NoNumbers"
+        )
+    return isinstance(last, ast.Expr) and "refuse" in _name(last.value)
+
+
+def refusing(body: Sequence[ast.stmt]) -> Iterator[int]:
+    """The numbers of the lines that only refuse bad input."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            whole = isinstance(node, ast.FunctionDef) and CHECKS.match(node.name)
+            yield from _span(node) if whole else refusing(node.body)
+        elif isinstance(node, ast.Raise) and _refuses([node]):
+            yield from _span(node)
+        elif isinstance(node, ast.If) and _refuses(node.body):
+            yield from range(node.lineno, node.body[-1].end_lineno + 1)  # type: ignore[operator]
+            yield from refusing(node.orelse)
+        elif isinstance(node, (ast.Assign, ast.Expr, ast.Return)):
+            targets = [name for target in getattr(node, "targets", ()) for name in ast.walk(target)]
+            names = {name.id for name in targets if isinstance(name, ast.Name)}
+            called = _name(node.value) if isinstance(node.value, ast.Call) else ""
+            if (names and names <= PARTS) or called in CALLED or (not names and CHECKS.match(called)):
+                yield from _span(node)
+        else:
+            blocks = [getattr(node, name, None) or [] for name in ("body", "orelse", "finalbody")]
+            cases = [*getattr(node, "cases", ()), *getattr(node, "handlers", ())]
+            for block in (*blocks, *(case.body for case in cases)):
+                caught = block and any(block is case.body for case in cases) and _refuses(block)
+                yield from _span(block[0], block[-1]) if caught else refusing(block)
+
+
+def shares(path: Path) -> Counter[str]:
+    """Lines of code of a file, "refuses" those that only refuse bad input; texts and imports are no code."""
+    source = path.read_text(encoding="utf-8")
+    tree = ast.parse(source)
+    no_code = {number for node in ast.walk(tree) if _is_text(node) for number in _span(node)}
+    imports = (node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom)))
+    no_code |= {number for node in imports for number in _span(node)}
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    kinds = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
+    code = {token.start[0] for token in tokens if token.type not in kinds} - no_code
+    refused = set(refusing(tree.body)) & code
+    return Counter({"code": len(code), "refuses": len(refused)})
 
 
 def figures(root: Path) -> Iterator[tuple[str, str]]:
-    """Each figure by its name."""
-    library, book, tests = (python(root / name) for name in ("lrp_companion", "book/lrp_book", "tests"))
-    yield "Python lines that pip install brings", f"{sum(map(lines, library)):,}"
-    yield "files of it", str(len(library))
-    yield "Python lines of package and book code", f"{sum(map(lines, library + book)):,}"
-    yield "Python lines of tests", f"{sum(map(lines, tests)):,}"
-    yield (
-        "functions of methods/ with more than six parameters",
-        f"{long_signatures(root / 'lrp_companion/methods'):.1%}",
-    )
-    said = 100 * sum(map(comments, core(root))) / sum(map(lines, core(root)))
-    yield "comments in the six core files, per 100 lines", f"{said:.1f}"
-    everything = [*library, *book, *tests, *python(root / "benchmarks"), *python(root / "training")]
-    marks = sum(path.read_text(encoding="utf-8").count("# fmt: " + "skip") for path in everything)
-    yield "'fmt: skip'", str(marks)
-    page = (root / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    rows = [line for line in page.splitlines() if line.startswith("| `")]
-    yield "rows of CONTRIBUTING's map; longest", f"{len(rows)}; {max(map(len, rows))} characters"
+    """Each room's lines, statements, files, share that refuses; then book and tests."""
+    home = root / "lrp_companion"
+    places = {name: python(*(home / part for part in parts)) for name, parts in ROOMS.items()}
+    places["lrp_companion, all"] = python(home)
+    places |= {"book/lrp_book": python(root / "book/lrp_book"), "tests": python(root / "tests")}
+    for name, files in places.items():
+        kinds = sum(map(shares, files), Counter[str]())
+        told = f"{sum(map(lines, files)):>7,} {sum(map(statements, files)):>7,} {len(files):>4}"
+        yield name, f"{told} {100 * kinds['refuses'] / max(kinds['code'], 1):5.1f} %"
 
 
 def main(roots: list[str]) -> None:
     """Print the figures of each checkout next to one another."""
     columns = [dict(figures(Path(root))) for root in roots or [str(ROOT)]]
+    heads = "lines".rjust(7) + "statements".rjust(11) + "files".rjust(6) + "refuse".rjust(7)
+    print(" " * 32, *(f"{heads:>31}" for _ in columns))
     for name in columns[0]:
-        print(f"{name:<55}", *(f"{column[name]:>26}" for column in columns))
+        print(f"{name:<32}", *(f"{column[name]:>31}" for column in columns))
 
 
 if __name__ == "__main__":

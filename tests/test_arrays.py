@@ -35,7 +35,6 @@ def test_numbers_are_float64(values: Any) -> None:
 
 
 MASKED = np.ma.array([0.1, 0.2, 0.3], mask=[False, True, False])
-BEYOND = [2**53 + 1, 2, 3]
 FINE = [0.1, 0.2, 0.4]
 DOORS: dict[str, Callable[[Any], Any]] = {
     "pearson": lambda values: lrp.pearson(values, FINE),
@@ -77,14 +76,12 @@ DOORS: dict[str, Callable[[Any], Any]] = {
     "odd",
     [
         MASKED,
-        BEYOND,
-        np.array(BEYOND),
         [1j, 2, 3],
         ["1", "2", "3"],
         np.array(["2020"] * 3, "M8[Y]"),
         [None] * 3,
     ],
-    ids=["masked", "beyond 2**53", "int64", "complex", "text", "dates", "None"],
+    ids=["masked", "complex", "text", "dates", "None"],
 )
 def test_every_function_that_takes_numbers_refuses_what_is_none(door: str, odd: Any) -> None:
     DOORS[door](FINE)

@@ -19,7 +19,7 @@ import lrp_companion as lrp
 from lrp_companion import cli
 from lrp_companion.checks import InputError
 from lrp_companion.completion import Completion
-from lrp_companion.methods.text_method import Work
+from lrp_companion.methods.request import Request
 
 FAMILIES = {"gpt2": "LMHeadModel", "llama": "ForCausalLM", "gemma2": "ForCausalLM", "qwen3": "ForCausalLM"}
 PROMPT, ANSWER, OTHER = "the film was not", " warm dull film", " dull slow film"
@@ -210,7 +210,10 @@ def test_tables_sums_and_files(clf: lrp.Classifier, tmp_path: Path) -> None:
         ({"completion": " warm", "position": 1}, "completion with a target or a position"),
         ({"completion": " warm dull", "contrast": " dull"}, "as many tokens as the completion, 2"),
         ({"completion": " warm", "contrast": " dull", "output": "probability"}, "output 'probability'"),
-        ({"completion": " warm", "contrast": " dull", "method": "rollout"}, "the same for every class"),
+        (
+            {"completion": " warm", "contrast": " dull", "method": "rollout"},
+            "option 'contrast' for method 'rollout'",
+        ),
     ],
 )
 def test_bad_completions_are_refused(options: dict, message: str) -> None:
@@ -281,8 +284,8 @@ def test_all_places_of_a_tagger(method: str) -> None:
 def test_one_pass_serves_all_classes() -> None:
     clf = lrp.load_classifier(*build("bert", labels=3), dtype="float64")
     texts = clf.encode(["dull", "a film", "dull"])
-    work = Work("lrp", clf, [texts[0], texts[0], texts[1], texts[2], texts[0]], [None] * 5)
-    shapes = [(rows, ids.shape[0]) for rows, ids, *_ in work.batches()]
+    request = Request("lrp", clf, [texts[0], texts[0], texts[1], texts[2], texts[0]], [None] * 5)
+    shapes = [(rows, ids.shape[0]) for rows, ids, *_ in request.batches()]
     assert sorted(shapes) == [([0, 1, 4], 1), ([2, 3], 2)]
 
 

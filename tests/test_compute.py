@@ -10,7 +10,7 @@ from tiny_models import build, vision
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.loading.compute import as_recorded, check_device
-from lrp_companion.methods import TEXT_METHODS, attribute, layer_lattice, layer_relevance, removal_evaluator
+from lrp_companion.methods import METHODS, attribute, layer_lattice, layer_relevance, removal_evaluator
 from lrp_companion.model_check import check
 from lrp_companion.toys.linear_attention import LinearAttention
 
@@ -49,7 +49,7 @@ def options(method: str) -> dict[str, int]:
     return {"hybrid": {"exact": 2}, "sampled-loo": {"budget": 3}}.get(method, {})
 
 
-@pytest.mark.parametrize("method", [name for name in TEXT_METHODS if name != "token-length"])
+@pytest.mark.parametrize("method", [name for name in METHODS if name != "token-length"])
 def test_what_the_caller_has_switched_on_changes_no_score(model_folder, method) -> None:
     clf = load_classifier(model_folder("bert"))
 

@@ -68,7 +68,7 @@ def test_with_three_classes_a_contrast_is_not_the_margin(clf: lrp.Classifier) ->
         ({"target": [1, 0], "contrast": 1}, "expected one target and one contrast"),
         ({"target": 1, "contrast": 0, "output": "probability"}, "contrast with output 'probability'"),
         ({"target": 1, "contrast": 7}, "got target 7"),
-        ({"target": 1, "contrast": 0, "method": "rollout"}, "maps, which are the same for every class"),
+        ({"target": 1, "contrast": 0, "method": "rollout"}, "option 'contrast' for method 'rollout'"),
     ],
 )
 def test_bad_contrasts_are_refused(clf: lrp.Classifier, options: dict, message: str) -> None:

@@ -19,7 +19,7 @@ from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.loading.compute import check_device_map, check_placed
 from lrp_companion.methods import layer_lattice, layer_relevance
 from lrp_companion.model_check import check
-from lrp_companion.registry import TEXT_METHODS
+from lrp_companion.registry import METHODS
 
 DEVICES = ("cuda:0", "cuda:1")
 
@@ -62,7 +62,7 @@ def test_every_method_and_the_check(family: str, recompute: bool) -> None:
     clf, machine = exact(family, recompute=recompute), Machine()
     there = spread(clf, machine)
     # a layer that autograd runs again is out of the machine's sight
-    for method in ("attnlrp", "cp-lrp", "pa-lrp", "loo", "rollout") if recompute else TEXT_METHODS:
+    for method in ("attnlrp", "cp-lrp", "pa-lrp", "loo", "rollout") if recompute else METHODS:
         (expected,) = lrp.attribute(clf, TEXTS[1], method=method)
         with machine:
             (moved,) = lrp.attribute(there, TEXTS[1], method=method)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_models import TEXTS
+from tiny_models import TEXTS, pre_norm
 
 import lrp_companion as lrp
 from lrp_companion import Classifier, InputError
@@ -141,6 +141,16 @@ def test_a_correction_is_exact_where_it_can_be(values: list[tuple[float, float]]
     exact = np.array([v for _, v in values])[places]
     scores = corrected(gradient, places, exact, correct)
     assert np.array_equal(scores[places], exact) and np.isfinite(scores).all()
+
+
+def test_of_two_equal_gradients_the_first_is_exact_in_any_company() -> None:
+    clf = lrp.load_classifier(*pre_norm("llama", seed=3))
+    texts = ["dull", "a film of rare grace", *TEXTS[1:], "a"]
+    for record, text in zip(lrp.attribute(clf, texts, method="hybrid", exact=1), texts, strict=True):
+        (alone,) = lrp.attribute(clf, text, method="hybrid", exact=1)
+        assert record.details["exact tokens"] == alone.details["exact tokens"]
+        if len(record.tokens) == 2:
+            assert record.details["exact tokens"] == (0,)
 
 
 def test_pairs_that_fix_no_slope() -> None:

@@ -304,7 +304,7 @@ def test_the_memory_budget_changes_nothing_but_the_chunks(eps, clf, monkeypatch)
     from tiny_models import TEXTS
 
     from lrp_companion import layer_lattice
-    from lrp_companion.methods.lrp import lrp_masks
+    from lrp_companion.methods import explain
     from lrp_companion.tape.encoder import LayerBlock
 
     carried, children = [], LayerBlock.children
@@ -315,7 +315,7 @@ def test_the_memory_budget_changes_nothing_but_the_chunks(eps, clf, monkeypatch)
     )
     (text,) = clf.encode(TEXTS[1])
     masks = [bypassed(k) for k in range(8)]
-    alone = [record.parts for (record,) in lrp_masks(clf, [text], [1], masks=masks, epsilon=eps)]
+    alone = [explain("lrp", clf, [text], [1], bypass=mask, epsilon=eps)[0].parts for mask in masks]
     seen = set()
     for memory in (2**31, 40_000, 30_000, 26_000):
         carried.clear()

@@ -12,10 +12,17 @@ from tiny_models import TEXTS
 
 from lrp_companion.checks import CompanionError, InputError
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.methods import attribute, layer_lattice, layer_relevance, method_call, options_of
+from lrp_companion.methods import (
+    IMAGE_METHODS,
+    METHODS,
+    attribute,
+    layer_lattice,
+    layer_relevance,
+    method_call,
+    options_of,
+)
 from lrp_companion.methods.mask_gradient import quadrature
 from lrp_companion.model_check import check
-from lrp_companion.registry import IMAGE_METHODS, TEXT_METHODS
 from lrp_companion.toys.linear_attention import LinearAttention
 
 NONSENSE: tuple[Any, ...] = (
@@ -37,7 +44,7 @@ def finite_or_refused(model: Any, given: Any, **options: Any) -> None:
     assert time.perf_counter() - start < SECONDS
 
 
-@pytest.mark.parametrize("method", list(TEXT_METHODS))
+@pytest.mark.parametrize("method", list(METHODS))
 def test_no_option_on_text_takes_nonsense(clf: Classifier, method: str) -> None:
     for option in (*options_of(method), "target", "truncate", "unknown"):
         for value in NONSENSE:

@@ -22,7 +22,7 @@ import lrp_companion as lrp
 from lrp_companion.checks import InputError, ModelError
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.loading.texts import token_texts
-from lrp_companion.methods import TEXT_METHODS, attribute, kept_logits, removal_evaluator
+from lrp_companion.methods import METHODS, attribute, kept_logits, removal_evaluator
 
 LONG = " ".join(TEXTS) + " " + " ".join(TEXTS)
 ROTATIONS: dict[str, dict[str, Any]] = {
@@ -119,7 +119,7 @@ def test_where_padding_ends_a_text_the_networks_token_is_read(family: str, templ
     with torch.no_grad():
         networks = network.double()(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0, 1]
     options: dict[str, dict[str, Any]] = {"hybrid": {"exact": 2}, "ig": {"n_steps": 4, "baseline": "zero"}}
-    for method in TEXT_METHODS:
+    for method in METHODS:
         alone, *_ = attribute(clf, [TEXTS[0]], method=method, target=1, **options.get(method, {}))
         beside, *_ = attribute(clf, [TEXTS[0], TEXTS[3]], method=method, target=1, **options.get(method, {}))
         assert alone.logit == pytest.approx(float(networks), abs=1e-5), method
@@ -185,7 +185,7 @@ def in_company(clf: lrp.Classifier, close: float = 1e-9) -> None:
     options: dict[str, dict[str, Any]] = {"ig": {"n_steps": 3, "baseline": "zero"}, "hybrid": {"exact": 2}}
     options |= {"sampled-loo": {"budget": 2}, "mask-gradient": {"groups": 2}}
     rotated = clf.encoder.wiring.position is None
-    for method in TEXT_METHODS:
+    for method in METHODS:
         if method == "rollout" and clf.encoder.wiring.readout == "last":
             continue
         more = dict(options.get(method, {}))

@@ -15,12 +15,10 @@ from lrp_companion.checks import InputError
 from lrp_companion.lab.execute import execute
 from lrp_companion.lab.load import load_run
 from lrp_companion.lab.review_jobs import TextJobs
-from lrp_companion.methods import Options, options_of
+from lrp_companion.methods import IMAGE_METHODS, Options, options_of
 from lrp_companion.methods.common import attribution
 from lrp_companion.registry import (
-    IMAGE_METHODS,
     METHODS,
-    TEXT_METHODS,
     Style,
     forget,
     label_of,
@@ -59,8 +57,7 @@ def length() -> Iterator[str]:
 
 
 def test_every_method_that_is_described_has_a_function() -> None:
-    assert list(METHODS) == list(TEXT_METHODS)
-    assert all(entry.function is TEXT_METHODS[name] for name, entry in METHODS.items())
+    assert all(entry.function is not None and entry.name == name for name, entry in METHODS.items())
 
 
 def test_attribute_knows_it(clf, length: str) -> None:
@@ -124,16 +121,16 @@ def test_what_cannot_be_registered(name: object, options: dict, words: str) -> N
 
 
 def test_a_name_of_the_package_cannot_be_taken() -> None:
-    function = TEXT_METHODS["ig"]
+    row = METHODS["ig"]
     with pytest.raises(InputError, match="'ig' twice"):
         method("ig", label="mine", passes=1)
     with pytest.raises(InputError, match="'ig', a method of the package"):
         forget("ig")
-    assert TEXT_METHODS["ig"] is function and list(METHODS)[:2] == ["loo", "ig"]
+    assert METHODS["ig"] is row and list(METHODS)[:2] == ["loo", "ig"]
 
 
 def test_editors_know_every_option() -> None:
-    taken = {option for name in TEXT_METHODS for option in options_of(name)}
+    taken = {option for name in METHODS for option in options_of(name)}
     taken |= {option for name in IMAGE_METHODS for option in options_of(name, images=True)}
     assert set(Options.__annotations__) == taken | {
         "contrast",
@@ -189,7 +186,7 @@ def test_a_bad_rule_set_is_refused_and_not_registered(options: dict[str, object]
         lrp.rule_set("bad", **options)
     with pytest.raises(InputError, match="twice"):
         lrp.rule_set("rollout")
-    assert "bad" not in TEXT_METHODS
+    assert "bad" not in METHODS
 
 
 def test_layers_that_a_model_lacks_are_refused_when_it_is_there(clf) -> None:

@@ -15,7 +15,7 @@ from lrp_companion.cli import main
 from lrp_companion.lab.load import load_run
 from lrp_companion.lab.text_run import loo_map
 from lrp_companion.loading.classifier import Classifier, load_classifier
-from lrp_companion.methods import TEXT_METHODS
+from lrp_companion.methods import METHODS
 from lrp_companion.schema import Protocol
 
 NEAR = 1e-6  # the rotations of Llama are in single precision
@@ -33,7 +33,7 @@ def test_a_network_with_one_output_is_a_regression(regression: Classifier) -> No
     assert regression.card.problem_type == "regression" and len(regression.labels) == 1
 
 
-@pytest.mark.parametrize("method", TEXT_METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_every_method_explains_the_one_output(regression: Classifier, method: str) -> None:
     record = lrp.attribute(regression, TEXTS[0], method=method)[0]
     assert record.target == 0 and np.isfinite(record.scores).all()
@@ -105,7 +105,7 @@ def test_one_sigmoid_output_has_a_logit_and_a_probability(family: str) -> None:
     left = whole - loo["logit"].scores
     expected = 1 / (1 + np.exp(-whole)) - 1 / (1 + np.exp(-left))
     np.testing.assert_allclose(loo["probability"].scores, expected, atol=1e-9)
-    for method in TEXT_METHODS:
+    for method in METHODS:
         (record,) = lrp.attribute(clf, TEXTS[0], method=method)
         assert np.isfinite(record.scores).all() and record.logit == pytest.approx(whole, abs=NEAR)
     with pytest.raises(InputError, match="output 'margin' of a multi-label classifier"):

@@ -17,7 +17,7 @@ from tiny_models import TEXTS
 from lrp_companion.attribution import SITES, Attribution
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, load_classifier
-from lrp_companion.methods import TEXT_METHODS, attribute, layer_lattice, removal_evaluator
+from lrp_companion.methods import METHODS, attribute, layer_lattice, removal_evaluator
 from lrp_companion.schema import REMOVALS
 
 OPTIONS = {  # other than the defaults, which may take no part in a batch
@@ -42,7 +42,7 @@ def logits_of(clf: Classifier, text: str) -> np.ndarray:
         return clf.network(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0].double().numpy()
 
 
-@pytest.mark.parametrize("method", TEXT_METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_the_record(clf: Classifier, method: str) -> None:
     maps = attribute(clf, list(TEXTS), method=method)
     assert [type(m) for m in maps] == [Attribution] * len(TEXTS)
@@ -257,7 +257,7 @@ def test_rollout_is_a_product_of_maps(family_clf: Classifier, fusion: str, resid
         assert rows["cls"][k].scores.sum() == pytest.approx(1)
 
 
-@pytest.mark.parametrize("method", TEXT_METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_batches_and_order_change_nothing(clf: Classifier, method: str) -> None:
     options = OPTIONS.get(method, {})
     alone = [attribute(clf, text, method=method, target=1, **options)[0] for text in TEXTS]
@@ -275,7 +275,7 @@ def test_batches_and_order_change_nothing(clf: Classifier, method: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("method", TEXT_METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_targets_one_for_all_or_one_each(clf: Classifier, method: str) -> None:
     each = attribute(clf, list(TEXTS), method=method, target=[0, 1, 2, 0])
     assert [m.target for m in each] == [0, 1, 2, 0]
@@ -332,7 +332,7 @@ def test_times_are_no_classes(clf: Classifier, target: object) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("method", TEXT_METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_lower_precision_runs_and_stays_near(clf: Classifier, model_folder, method: str, dtype: str) -> None:
     low = load_classifier(model_folder("bert", layers=3, labels=3), dtype=dtype)
     exact = attribute(clf, TEXTS[1], method=method, target=1)[0].scores
@@ -354,7 +354,7 @@ def test_progress_goes_to_standard_error_and_only_when_asked(clf, capfd):
 
 def test_explaining_leaves_the_model_as_it_was(clf: Classifier) -> None:
     before = {name: value.clone() for name, value in clf.network.state_dict().items()}
-    for method in TEXT_METHODS:
+    for method in METHODS:
         attribute(clf, TEXTS[0], method=method)
     assert all(torch.equal(value, before[name]) for name, value in clf.network.state_dict().items())
     assert all(p.grad is None and not p.requires_grad for p in clf.network.parameters())

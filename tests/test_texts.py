@@ -10,7 +10,7 @@ from tiny_models import BERT_LIKE, build
 
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, load_classifier
-from lrp_companion.methods import TEXT_METHODS, attribute, layer_lattice, removal_evaluator
+from lrp_companion.methods import METHODS, attribute, layer_lattice, removal_evaluator
 from lrp_companion.model_check import check
 from lrp_companion.schema import REMOVALS, Texts
 from lrp_companion.sources import load_dataset
@@ -39,7 +39,7 @@ def test_a_pair_is_what_the_model_was_trained_on(three: Classifier) -> None:
     np.testing.assert_allclose(three.tape(text).logits[0].detach(), whole(three, PAIR), atol=1e-10)
 
 
-@pytest.mark.parametrize("method", TEXT_METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_every_method_explains_the_pair(three: Classifier, method: str) -> None:
     """Alone and in a batch with a longer and a shorter input."""
     (alone,) = attribute(three, PAIR, method=method, target=1)

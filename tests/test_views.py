@@ -18,7 +18,7 @@ from PIL import Image
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError
-from lrp_companion.methods import TEXT_METHODS
+from lrp_companion.methods import METHODS
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.show import (
     layer_curves,
@@ -123,9 +123,9 @@ def test_diverging_clips_and_marks_what_is_undefined():
 
 
 def test_methods_differ_in_more_than_colour_and_read_on_white():
-    looks = list(styles(list(TEXT_METHODS)).values())
+    looks = list(styles(list(METHODS)).values())
     for part in ("marker", "colour", "label"):
-        assert len({getattr(look, part) for look in looks}) == len(TEXT_METHODS), part
+        assert len({getattr(look, part) for look in looks}) == len(METHODS), part
     for look in [*looks, *STYLES.values()]:
         assert 1.05 / (contrast(look.colour) + 0.05) > 4.5
     drawn = styles(["a", "loo", "b"])

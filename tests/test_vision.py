@@ -18,7 +18,7 @@ from lrp_companion.checks import CompanionError, InputError, ModelError
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.loading.images import PixelScale
 from lrp_companion.methods import kept_logits, layer_lattice, layer_relevance
-from lrp_companion.registry import TEXT_METHODS
+from lrp_companion.registry import METHODS
 
 MASKS: tuple[tuple[int, ...], ...] = ((), (1, 2, 3), (2,))
 SITES = {"word": ("word",), "word+position": ("word", "position"), "embedding": ("word", "position")}
@@ -220,7 +220,7 @@ def test_rollout_is_the_product_of_the_networks_attention_maps(clf: Classifier) 
 
 
 def test_every_method_explains_images_alone_as_in_a_batch(clf: Classifier) -> None:
-    for method in TEXT_METHODS:
+    for method in METHODS:
         options = OPTIONS.get(method, {})
         together = lrp.attribute(clf, images(3), method=method, batch_tokens=24, **options)
         for k, record in enumerate(together):
@@ -371,7 +371,7 @@ def test_lower_precision_gives_nearly_the_same(kind: str) -> None:
     exact = load_classifier(network, dtype="float64")
     for dtype, close in (("float32", 1e-4), ("bfloat16", 0.15)):
         clf = load_classifier(network, dtype=dtype)
-        for method in TEXT_METHODS:
+        for method in METHODS:
             options = {"target": 1, **OPTIONS.get(method, {})}
             (a,), (b,) = (lrp.attribute(c, images()[0], method=method, **options) for c in (exact, clf))
             assert np.abs(a.scores - b.scores).max() < close * np.abs(a.scores).max() + close * abs(a.logit)

@@ -23,7 +23,14 @@ from lrp_book.labels import finished
 from lrp_companion.checks import InputError, choose, whole
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods import attribute
-from lrp_companion.methods.common import check_bert_order, check_targets, read_output, settle, to_numpy, watch
+from lrp_companion.methods.common import (
+    check_bert_order,
+    check_targets,
+    classes_of,
+    read_output,
+    to_numpy,
+    watch,
+)
 from lrp_companion.metrics import Interval, bootstrap_mean, invariance_gap
 from lrp_companion.metrics.faithfulness import ranks
 from lrp_companion.registry import Style
@@ -64,7 +71,7 @@ def head_steps(
     ids = torch.tensor([encoded.input_ids], device=clf.device)
     with torch.enable_grad():
         tape = clf.tape(encoded, word=clf.encoder.embed(ids).detach().requires_grad_(True))
-        chosen = settle(check_targets(target, 1, clf.labels), tape.logits)
+        chosen = classes_of(check_targets(target, 1, clf.labels), tape.logits)
         explained = read_output(tape.logits, chosen, "logit", multi_label=clf.multi_label).sum()
         gradients = torch.autograd.grad(explained, [layer.attend.read for layer in tape.layers])
     steps = []

@@ -16,7 +16,8 @@ from lrp_book.significance import features, holm, rank_correlations
 from lrp_companion.checks import InputError, whole
 from lrp_companion.lab.load import TextRun
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.methods.common import check_targets, settle, to_numpy
+from lrp_companion.methods import explain
+from lrp_companion.methods.common import check_targets, classes_of, to_numpy
 from lrp_companion.methods.mask_gradient import (
     check_seed,
     default_nodes,
@@ -25,7 +26,7 @@ from lrp_companion.methods.mask_gradient import (
     plan,
     quadrature_rows,
 )
-from lrp_companion.methods.perturbation import kept_logits, loo
+from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.metrics import Interval, agreement, bootstrap_mean
 from lrp_companion.metrics.faithfulness import relative_error
 from lrp_companion.schema import TOKEN_CHOICES, Protocol, counted
@@ -73,7 +74,7 @@ def anytime_maps(
     check_seed(seed)
     encoded = clf.encode(texts)
     targets = check_targets(target, len(encoded), clf.labels)
-    reference = loo(clf, encoded, targets, progress=progress)
+    reference = explain("loo", clf, encoded, targets, progress=progress)
     plans = []
     for text in encoded:
         ways = [plan(len(text), k, default_nodes(k), None) for k in range(1, len(text) + 1)]
@@ -231,7 +232,7 @@ def pair_removals(clf: Classifier, text: str) -> Row:
     for row, gone in zip(keeps, removed, strict=True):
         row[list(gone)] = False
     logits = kept_logits(clf, [(encoded, keep) for keep in keeps], progress=False)
-    chosen = int(settle([None], logits[:1])[0])
+    chosen = int(classes_of([None], logits[:1])[0])
     pair = np.full((len(encoded), len(encoded)), np.nan)
     for (i, j), fall in zip(removed[1:], to_numpy(logits[0, chosen] - logits[1:, chosen]), strict=True):
         pair[i, j] = pair[j, i] = fall
@@ -265,7 +266,7 @@ def backed_pairs(clf: Classifier, texts: Sequence[str]) -> list[Row]:
 
 def largest_loo(clf: Classifier, texts: Sequence[str]) -> tuple[int, str]:
     """The word with the largest LOO in these texts: its position, from 0, and its text."""
-    records = loo(clf, clf.encode(list(texts)), [None] * len(texts), progress=False)
+    records = explain("loo", clf, clf.encode(list(texts)), [None] * len(texts), progress=False)
     scores = [np.where(record.special, -np.inf, record.scores) for record in records]
     best = int(np.argmax([of_text.max() for of_text in scores]))
     return int(scores[best].argmax()), texts[best]

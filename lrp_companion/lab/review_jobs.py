@@ -49,7 +49,7 @@ from lrp_companion.lab.text_run import loo_map
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import CLOSE, gap
 from lrp_companion.masks import mask_number, masks_on_paths
-from lrp_companion.methods import TEXT_METHODS, kept_logits
+from lrp_companion.methods import explain, kept_logits
 from lrp_companion.methods.common import output_gradient, to_numpy
 from lrp_companion.methods.perturbation import check_removal
 from lrp_companion.metrics.grid import agreement_grid
@@ -343,7 +343,7 @@ class TextJobs:
         kind, options = self.calls[method]
         if method_named(kind).outputs != "none":
             options = {**options, "output": output}
-        return TEXT_METHODS[kind](self.clf, [text], [target], progress=False, **options)[0]
+        return explain(kind, self.clf, [text], [target], progress=False, **options)[0]
 
     @torch.no_grad()
     def _masks(self, text: EncodedText, target: int, loo: np.ndarray) -> pa.Table:

@@ -10,7 +10,7 @@ import numpy as np
 from lrp_companion.checks import InputError, choose, whole
 from lrp_companion.lab.base_run import DEFAULT_METHODS
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.methods import TEXT_METHODS, method_call
+from lrp_companion.methods import explain, method_call
 from lrp_companion.methods.common import check_output
 from lrp_companion.schema import REMOVALS, TARGET_CHOICES
 from lrp_companion.sources import OWN_SOURCES, Dataset
@@ -73,7 +73,7 @@ def run_calls(clf: Classifier, methods: Sequence[str], n_steps: int) -> dict[str
         raise InputError("run", got=got, expected="at least one, each once", hint=hint)
     whole("run", "n_steps", n_steps, hint="50 is the default")
     for kind, options in calls.values():  # on no text
-        TEXT_METHODS[kind](clf, [], [], progress=False, **options)
+        explain(kind, clf, [], [], progress=False, **options)
     return calls
 
 

@@ -13,27 +13,27 @@ from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, choose
 from lrp_companion.families.tasks import NEXT_TOKEN, TOKEN_CLASSES
 from lrp_companion.loading.compute import as_recorded
-from lrp_companion.methods import image
 from lrp_companion.methods.common import (
     Target,
     check_classifier,
     check_options,
-    check_output,
     switch,
     targets_of,
 )
 from lrp_companion.methods.completion import all_of, completed, contrasted
+from lrp_companion.methods.image import IMAGE_METHODS, attribute_images
 from lrp_companion.methods.levels import layer_relevance
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.perturbation import kept_logits, removal_evaluator
-from lrp_companion.methods.text_method import SHARED
-from lrp_companion.registry import IMAGE_METHODS, TEXT_METHODS
+from lrp_companion.methods.request import explain
+from lrp_companion.registry import METHODS, SHARED
 from lrp_companion.toys.linear_attention import LinearAttention
 
 __all__ = [
     "IMAGE_METHODS",
-    "TEXT_METHODS",
+    "METHODS",
     "attribute",
+    "explain",
     "kept_logits",
     "layer_lattice",
     "layer_relevance",
@@ -81,8 +81,9 @@ class Options(TypedDict, total=False):
 
 def options_of(name: str, *, images: bool = False) -> list[str]:
     """Names of the options that a method takes on text or on images, besides `target` and `truncate`."""
-    function = (IMAGE_METHODS if images else TEXT_METHODS)[name]
-    parameters = inspect.signature(function).parameters.values()
+    if not images:
+        return list(METHODS[name].options)
+    parameters = inspect.signature(IMAGE_METHODS[name]).parameters.values()
     return sorted(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
 
 
@@ -94,7 +95,7 @@ def method_call(name: str, *, images: bool = False) -> tuple[str, dict[str, Any]
     (('mask-gradient', {'groups': 8, 'nodes': (0.2, 1)}), ('lrp', {'shares': 'flat'}))
     """
     method, *rest = name.split(":")
-    choose("attribute", "method", method, tuple(IMAGE_METHODS if images else TEXT_METHODS))
+    choose("attribute", "method", method, tuple(IMAGE_METHODS if images else METHODS))
     options = {}
     for part in rest:
         key, equals, value = part.partition("=")
@@ -187,23 +188,18 @@ def attribute(
         switch("progress", options["progress"])
     if isinstance(model, LinearAttention):
         choose("attribute", "method", method, tuple(IMAGE_METHODS))
-        return image.attribute_images(model, inputs, method=method, target=target, **options)
+        return attribute_images(model, inputs, method=method, target=target, **options)
     check_classifier("attribute", model, expected="a Classifier or a LinearAttention")
-    choose("attribute", "method", method, tuple(TEXT_METHODS))
+    choose("attribute", "method", method, tuple(METHODS))
     asked = {name: options.pop(name, None) for name in ("contrast", "position", "compare", "completion")}
-    truncate = switch("truncate", options.pop("truncate", False))
+    truncate = options.pop("truncate", False)
+    truncate = truncate if truncate is False else switch("truncate", truncate)
     contrast, position, completion = (asked[name] for name in ("contrast", "position", "completion"))
-    wiring, known = model.encoder.wiring, options_of(method)
-    known += ["target", "truncate", "compare", *(["contrast"] if "output" in known else [])]
+    wiring, known = model.encoder.wiring, [*METHODS[method].options, "target", "truncate", "compare"]
+    known += ["contrast"] if "output" in known else []
     known += ["position"] if wiring.task in (TOKEN_CLASSES, NEXT_TOKEN) else []
     known += ["completion"] if wiring.task == NEXT_TOKEN else []
-    check_options(repr(method), options, known)
-    if method == "rollout" and contrast is not None:
-        got, expected = "contrast for method 'rollout'", "a method whose scores depend on the class"
-        hint = "rollout multiplies attention maps, which are the same for every class"
-        raise InputError("attribute", got=got, expected=expected, hint=hint)
-    if contrast is not None:
-        check_options(repr(method), ["contrast"], known)
+    check_options(repr(method), options if contrast is None else (*options, "contrast"), known)
     if completion is not None:
         if wiring.task != NEXT_TOKEN:
             got = f"a completion with {model.card.name!r}, which predicts {wiring.task}"
@@ -216,14 +212,13 @@ def attribute(
         both |= {"position": position, "compare": asked["compare"]}
         return contrasted(attribute, model, inputs, method=method, **both, **options)
     model = model.comparing(asked["compare"])
-    check_output(options.get("output", "logit"), model)
     if isinstance(target, str) and target == "all" and not wiring.of_vocabulary and "all" not in model.labels:
         texts, targets = all_of(model, inputs, truncate=truncate, position=position)
     else:
         texts = model.encode(inputs, truncate=truncate, position=position)
         targets = targets_of(model, target, len(texts))
     with as_recorded(model.device, model.network):
-        return TEXT_METHODS[method](model, texts, targets, **options)
+        return explain(method, model, texts, targets, **options)
 
 
 def option_table() -> str:
@@ -233,7 +228,7 @@ def option_table() -> str:
     ["rollout           residual=False, head_fusion='mean', row='cls'"]
     """
     heads = ("method", "options and their defaults")
-    cells = [heads, *((name, _defaults(name)) for name in TEXT_METHODS)]
+    cells = [heads, *((name, _defaults(name)) for name in METHODS)]
     first = max(len(name) for name, _ in cells)
     rule = f"{'=' * first}  {'=' * 80}"
     lines = [
@@ -245,9 +240,8 @@ def option_table() -> str:
 
 
 def _defaults(name: str) -> str:
-    parameters = inspect.signature(TEXT_METHODS[name]).parameters.values()
-    chosen = [p for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in SHARED]
-    return ", ".join(p.name if p.default is p.empty else f"{p.name}={p.default!r}" for p in chosen)
+    chosen = {key: value for key, value in METHODS[name].defaults.items() if key not in SHARED}
+    return ", ".join(k if v is inspect.Parameter.empty else f"{k}={v!r}" for k, v in chosen.items())
 
 
 if attribute.__doc__:  # python -OO drops docstrings

@@ -7,6 +7,7 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 from tqdm import TqdmWarning, tqdm
 
-from lrp_companion.attribution import Attribution
+from lrp_companion.attribution import Attribution, as_tuples, frozen
 from lrp_companion.checks import InputError, ModelError, choose, is_whole, shown, whole
 from lrp_companion.extras import extra
 from lrp_companion.loading.classifier import Classifier, EncodedText
@@ -101,6 +102,8 @@ def check_targets(target: Target, count: int, labels: Sequence[str]) -> list[int
 
 def targets_of(clf: Classifier, target: Target, count: int) -> list[int | None]:
     """`check_targets` for a classifier's inputs; a language model's classes may be given by their text."""
+    if target is None:
+        return [None] * count
     target = plain_target(target, count)
     if isinstance(target, list):
         return check_targets([clf.class_of(one) for one in target], count, clf.labels)
@@ -230,7 +233,7 @@ def switch(name: str, value: object) -> bool:
     raise InputError("attribute", got=f"{name} {shown(value)}", expected="True or False", hint=hint)
 
 
-def settle(targets: Targets, logits: Tensor) -> Tensor:
+def classes_of(targets: Targets, logits: Tensor) -> Tensor:
     """The targets as a tensor (B,), with the predicted class where none was named."""
     predicted = logits.argmax(-1)
     return torch.stack(
@@ -294,22 +297,24 @@ def attribution(
     """
     joined, offsets = offsets_of(clf, text)
     kept = check_finite(clf, to_numpy(scores)[: len(text)], f"{method} scores")
-    return Attribution(
-        tokens=units.names if units else text.tokens,
-        scores=kept,
+    tokens = units.names if units else text.tokens
+    if kept.shape != (len(tokens),):
+        got, expected = f"{method} scores of shape {kept.shape}", f"({len(tokens)},), one per token"
+        raise InputError(
+            "attribute", got=got, expected=expected, hint="return one score per token of the text"
+        )
+    known = {"label": clf.labels[int(target)], "model": clf.card.name, "dtype": clf.card.dtype}
+    of_parts = {name: frozen(np.array(part, dtype=np.float64)) for name, part in (parts or {}).items()}
+    return Attribution.made(
+        tokens=tokens,
+        scores=frozen(np.array(kept)),
         target=int(target),
         logit=check_finite(clf, to_numpy(logit), "logits").item(),
-        special=units.special if units else text.special,
+        special=frozen(np.array(units.special if units else text.special)),
         method=method,
-        choices=choices,
-        parts=parts or {},
-        details={
-            "label": clf.labels[int(target)],
-            "model": clf.card.name,
-            "dtype": clf.card.dtype,
-            **text.details,
-            **(details or {}),
-        },
+        choices=MappingProxyType(as_tuples(choices)),
+        parts=MappingProxyType(of_parts),
+        details=MappingProxyType(as_tuples({**known, **text.details, **(details or {})})),
         text=joined,
         offsets=units.offsets if units else offsets,
     )

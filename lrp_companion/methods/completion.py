@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,7 +19,8 @@ from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.loading.texts import Ids, is_ids, tokenised
 from lrp_companion.methods.common import check_output, check_targets, plain_target
-from lrp_companion.registry import TEXT_METHODS
+from lrp_companion.methods.request import explain as explain_texts
+from lrp_companion.registry import METHODS
 
 LINEAR = ("attnlrp", "cp-lrp", "lrp", "loo", "gradient-x-input", "mask-gradient")
 """Methods whose explanation of a difference is the difference of the explanations."""
@@ -99,7 +99,7 @@ def completed(
             else:
                 records += contrasted(explain, clf, beginning.source, contrast=other, **known)
         return Completion(records)
-    takes_output = "output" in inspect.signature(TEXT_METHODS[method]).parameters
+    takes_output = "output" in METHODS[method].options
     classes, few = list(range(len(clf.labels))), clf
     if takes_output and output == "logit":  # no other logit is read
         classes = sorted({*ids, *others})
@@ -107,7 +107,7 @@ def completed(
     row = {k: n for n, k in enumerate(classes)}
     both = texts * (2 if others else 1)
     with as_recorded(clf.device, clf.network):
-        records = TEXT_METHODS[method](few, both, [row[k] for k in (*ids, *others)], **options)
+        records = explain_texts(method, few, both, [row[k] for k in (*ids, *others)], **options)
     records = [dataclasses.replace(r, target=classes[r.target]) for r in records]
     return Completion(list(map(_less, records, records[len(ids) :])) if others else records)
 

@@ -14,51 +14,50 @@ from lrp_companion.checks import InputError, choose
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import (
     check_mask_token,
-    check_output,
     check_pad_token,
     check_steps,
+    classes_of,
     path_integral,
     replacements,
-    settle,
     to_numpy,
     watch,
 )
 from lrp_companion.methods.lrp import check_rules
-from lrp_companion.methods.text_method import Work, gradients, text_method
+from lrp_companion.methods.request import Request, gradients
 from lrp_companion.propagation import relevance_parts
+from lrp_companion.registry import method
 from lrp_companion.tape.batching import budget
 
 BASELINES = ("auto", "pad-token", "mask-token", "zero", "zero-pixels")
 
 
-@text_method("gradient-x-input", "output")
-def gradient_x_input(work: Work, *, site: str = "word") -> list[Attribution]:
+@method("gradient-x-input", takes=("output",))
+def gradient_x_input(request: Request, *, site: str = "word") -> list[Attribution]:
     """Input x gradient: `sum over the hidden axis of a df/da` at the embeddings, read at a site as for
     LRP.
     """
-    encoder = work.clf.encoder
-    check_rules("attribute", work.clf, site=site, gate="uniform")
-    check_output(work.output, work.clf)
-    choices = {"site": site, "output": work.output}
-    out: list[Attribution | None] = [None] * len(work.texts)
-    for rows, ids, mask, further in work.batches():
+    encoder = request.clf.encoder
+    check_rules("attribute", request.clf, site=site)
+    choices = {"site": site, "output": request.output}
+    out: list[Attribution | None] = [None] * len(request.texts)
+    for rows, ids, mask, further in request.batches():
         with torch.enable_grad():
             word = encoder.embed(ids).requires_grad_(True)
             tape = encoder.forward(ids, mask, word=word, only_read=True, **further)
-            logits = work.logits_of(rows, tape)
-            chosen = work.settled(rows, logits)
-            g = gradients(work.read(logits, chosen), word)
+            logits = request.logits_of(rows, tape)
+            chosen = request.classes(rows, logits)
+            g = gradients(request.read(logits, chosen), word)
         parts = {key: to_numpy(value.flatten(0, -2)) for key, value in relevance_parts(tape, g).items()}
         for k, i in enumerate(rows):
-            text = work.texts[i]
+            text = request.texts[i]
             of_text = {key: value[k, : len(text)] for key, value in parts.items()}
             known: dict[str, Any] = {"target": chosen[k], "logit": logits[k, chosen[k]]}
-            out[i] = work.record(text, scores_at(of_text, site), parts=of_text, choices=choices, **known)
+            out[i] = request.record(text, scores_at(of_text, site), parts=of_text, choices=choices, **known)
     return out  # type: ignore[return-value]
 
 
-@text_method("ig", "output")
-def integrated_gradients(work: Work, *, n_steps: int = 50, baseline: str = "auto") -> list[Attribution]:
+@method("ig", takes=("output",))
+def integrated_gradients(request: Request, *, n_steps: int = 50, baseline: str = "auto") -> list[Attribution]:
     """Integrated gradients (Sundararajan et al. 2017) at the word embeddings, by captum, from a stated
     baseline.
 
@@ -68,28 +67,29 @@ def integrated_gradients(work: Work, *, n_steps: int = 50, baseline: str = "auto
     tokens and positions stay, so special tokens score 0. The convergence delta `sum IG - (f(x) - f(x'))` is
     returned in `details`.
     """
-    clf = work.clf
+    clf = request.clf
     baseline = check_baseline(clf, baseline)
-    check_output(work.output, clf)
     check_steps(n_steps)
-    tokens_at_once = budget(work.batch_tokens, clf.device, work="path")
-    choices = {"site": "word", "baseline": baseline, "n_steps": n_steps, "output": work.output}
+    tokens_at_once = budget(request.batch_tokens, clf.device, work="path")
+    choices = {"site": "word", "baseline": baseline, "n_steps": n_steps, "output": request.output}
     out = []
-    pairs = list(zip(work.texts, work.targets, strict=True))
-    for text, target in watch(pairs, progress=work.progress, label=work.name):
+    pairs = list(zip(request.texts, request.targets, strict=True))
+    for text, target in watch(pairs, progress=request.progress, label=request.name):
         ids, mask, further = clf.batch([text, text])
         word = clf.encoder.embed(ids[:1])
         start = _start(clf, text, ids[:1], baseline)
         with torch.no_grad():  # both ends of the path
             logits = clf.encoder.forward(ids, mask, word=torch.cat([word, start]), **further).logits
-        chosen = settle([target], logits[:1])
-        ends = work.read(logits, chosen.expand(2))
+        chosen = classes_of([target], logits[:1])
+        ends = request.read(logits, chosen.expand(2))
 
         def explained(
             x: Tensor, mask: Tensor = mask, chosen: Tensor = chosen, further: dict[str, Any] = further
         ) -> Tensor:
             rows = {key: None if one is None else _repeated(one, len(x)) for key, one in further.items()}
-            return work.read(clf.logits_of_words(x, _repeated(mask, len(x)), **rows), chosen.expand(len(x)))
+            return request.read(
+                clf.logits_of_words(x, _repeated(mask, len(x)), **rows), chosen.expand(len(x))
+            )
 
         scores = path_integral(explained).attribute(
             word, start, n_steps=n_steps, internal_batch_size=max(1, tokens_at_once // len(text))
@@ -97,7 +97,7 @@ def integrated_gradients(work: Work, *, n_steps: int = 50, baseline: str = "auto
         delta = float(scores.sum() - (ends[0] - ends[1]))
         known: dict[str, Any] = {"target": chosen, "logit": logits[0, chosen], "choices": choices}
         known["details"] = {"convergence_delta": delta, "passes": (n_steps + 2, n_steps)}
-        out.append(work.record(text, scores[0].sum(-1), **known))
+        out.append(request.record(text, scores[0].sum(-1), **known))
     return out
 
 

@@ -9,24 +9,27 @@ variate does.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from lrp_companion.arrays import ranking
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import choose, whole
-from lrp_companion.methods.common import check_output, settle, to_numpy
+from lrp_companion.methods.common import classes_of, to_numpy
 from lrp_companion.methods.mask_gradient import check_seed, mask_gradient
 from lrp_companion.methods.perturbation import kept_logits
-from lrp_companion.methods.text_method import Work, text_method, units_in
+from lrp_companion.methods.request import Request, units_in
+from lrp_companion.registry import method
 
 CORRECTIONS = ("none", "scale", "shift", "line")
 
 
-@text_method("hybrid", "output", "unit")
+@method("hybrid", takes=("output", "unit"))
 def hybrid(
-    work: Work,
+    request: Request,
     *,
     exact: int = 4,
     correct: str = "none",
@@ -42,21 +45,20 @@ def hybrid(
     tokens it is LOO. With `unit` ("word", "sentence", or spans) both scores are of whole units.
     """
     choose("attribute", "correct", correct, CORRECTIONS)
-    check_output(work.output, work.clf)
     whole("attribute", "exact", exact, hint="one forward pass for each")
-    units = units_in(work.clf, work.texts, work.unit)
-    gradients = mask_gradient.of(work, groups=groups, nodes=nodes, seed=seed)
-    chosen = [np.sort(np.argsort(-np.abs(record.scores), kind="stable")[:exact]) for record in gradients]
+    units = units_in(request.clf, request.texts, request.unit)
+    gradients = mask_gradient(replace(request, name="mask-gradient"), groups=groups, nodes=nodes, seed=seed)
+    chosen = [np.sort(ranking(np.abs(record.scores))[:exact]) for record in gradients]
     jobs = [
         (text, of_text.kept_without(i, len(text)))
-        for text, of_text, places in zip(work.texts, units, chosen, strict=True)
+        for text, of_text, places in zip(request.texts, units, chosen, strict=True)
         for i in places
     ]
-    logits = _logits(work, jobs)
+    logits = _logits(request, jobs)
     out, at = [], 0
-    for text, of_text, gradient, places in zip(work.texts, units, gradients, chosen, strict=True):
+    for text, of_text, gradient, places in zip(request.texts, units, gradients, chosen, strict=True):
         classes = torch.full((len(places),), gradient.target)
-        left = to_numpy(work.read(logits[at : at + len(places)], classes))
+        left = to_numpy(request.read(logits[at : at + len(places)], classes))
         at += len(places)
         scores = corrected(gradient.scores, places, gradient.details["value"] - left, correct)
         known: dict[str, Any] = {"target": gradient.target, "logit": gradient.logit}
@@ -64,14 +66,14 @@ def hybrid(
         forwards, backwards = gradient.details["passes"]
         passes = (forwards + len(places), backwards)
         known["details"] = {"passes": passes, "exact tokens": tuple(places.tolist())}
-        out.append(work.record(text, scores, units=of_text, **known))
+        out.append(request.record(text, scores, units=of_text, **known))
     return out
 
 
-def _logits(work: Work, jobs: Any) -> torch.Tensor:
+def _logits(request: Request, jobs: Any) -> torch.Tensor:
     """Logits (N, C) of texts with only their kept tokens, as `kept_logits` gives them."""
-    batching: dict[str, Any] = {"batch_tokens": work.batch_tokens, "progress": work.progress}
-    return kept_logits(work.clf, jobs, label=work.name, **batching)
+    batching: dict[str, Any] = {"batch_tokens": request.batch_tokens, "progress": request.progress}
+    return kept_logits(request.clf, jobs, label=request.name, **batching)
 
 
 def corrected(gradient: np.ndarray, places: np.ndarray, exact: np.ndarray, correct: str) -> np.ndarray:
@@ -97,38 +99,37 @@ def corrected(gradient: np.ndarray, places: np.ndarray, exact: np.ndarray, corre
     return scores
 
 
-@text_method("sampled-loo", "output")
-def sampled_loo(work: Work, *, budget: int = 8, seed: int = 0) -> list[Attribution]:
+@method("sampled-loo", takes=("output",))
+def sampled_loo(request: Request, *, budget: int = 8, seed: int = 0) -> list[Attribution]:
     """LOO by the attention mask for `budget` random tokens, and their mean for the others.
 
     A baseline of random removals, at the cost of `budget + 1` forward passes. The draw depends only on the
     seed and the text.
     """
-    check_output(work.output, work.clf)
     whole("attribute", "budget", budget, hint="one forward pass for each")
     check_seed(seed)
     chosen = [
         np.sort(np.random.default_rng([seed, *text.key]).permutation(len(text))[:budget])
-        for text in work.texts
+        for text in request.texts
     ]
     jobs = [
         (text, without(len(text), i))
-        for text, places in zip(work.texts, chosen, strict=True)
+        for text, places in zip(request.texts, chosen, strict=True)
         for i in (-1, *places)
     ]
-    logits = _logits(work, jobs)
-    choices = {"budget": budget, "seed": seed, "output": work.output}
+    logits = _logits(request, jobs)
+    choices = {"budget": budget, "seed": seed, "output": request.output}
     out, at = [], 0
-    for text, target, places in zip(work.texts, work.targets, chosen, strict=True):
+    for text, target, places in zip(request.texts, request.targets, chosen, strict=True):
         after = logits[at : at + len(places) + 1]
         at += len(after)
-        explained = settle([target], after[:1])
-        values = to_numpy(work.read(after, explained.expand(len(after))))
+        explained = classes_of([target], after[:1])
+        values = to_numpy(request.read(after, explained.expand(len(after))))
         scores = np.full(len(text), (values[0] - values[1:]).mean())
         scores[places] = values[0] - values[1:]
         known: dict[str, Any] = {"target": explained, "logit": after[0, explained], "choices": choices}
         known["details"] = {"passes": (len(after), 0), "exact tokens": tuple(places.tolist())}
-        out.append(work.record(text, scores, **known))
+        out.append(request.record(text, scores, **known))
     return out
 
 

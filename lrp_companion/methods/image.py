@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,13 +19,12 @@ from lrp_companion.methods.common import (
     check_options,
     check_steps,
     check_targets,
+    classes_of,
     path_integral,
-    settle,
     to_numpy,
     watch,
 )
 from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
-from lrp_companion.registry import IMAGE_METHODS, image_method
 from lrp_companion.toys.linear_attention import SHARES, LinearAttention, check_shares
 
 Maps = tuple[Tensor, dict[str, Any], dict[str, Tensor], dict[str, Tensor]]
@@ -52,7 +51,7 @@ def attribute_images(
         targets = check_targets(target, len(x), tuple(map(str, range(net.classes))))
         with torch.no_grad():
             logits = torch.cat([net(part) for part in x.split(256)])
-        chosen = settle(targets, logits)
+        chosen = classes_of(targets, logits)
         maps = function(net, x, chosen, **options)
     return _records(net, method, logits, chosen, maps)
 
@@ -64,7 +63,6 @@ def check_images_at_once(batch_images: object, most: int) -> int:
     return min(whole("attribute", "batch_images", batch_images, hint="256 fits small machines"), most)
 
 
-@image_method("loo")
 def loo(
     net: LinearAttention, x: Tensor, targets: Tensor, *, batch_images: int = 256, progress: bool | None = None
 ) -> Maps:
@@ -82,7 +80,6 @@ def loo(
     return scores, {"removal": "zero-pixel"}, {}, {}
 
 
-@image_method("ig")
 def integrated_gradients(
     net: LinearAttention,
     x: Tensor,
@@ -139,7 +136,6 @@ def integrated_gradients(
     return scores, {"baseline": name, "n_steps": n_steps}, {}, {"convergence_delta": delta}
 
 
-@image_method("gradient-x-input")
 def gradient_x_input(net: LinearAttention, x: Tensor, targets: Tensor) -> Maps:
     """Input x gradient: `x_i df/dx_i`, the same from both orders of multiplication up to rounding."""
     scores = torch.empty_like(x)
@@ -151,7 +147,6 @@ def gradient_x_input(net: LinearAttention, x: Tensor, targets: Tensor) -> Maps:
     return scores, {}, {}, {}
 
 
-@image_method("lrp")
 def lrp(
     net: LinearAttention,
     x: Tensor,
@@ -185,7 +180,6 @@ def lrp(
     return by_part["pixel"], {"shares": point, "epsilon": epsilon}, by_part, {}
 
 
-@image_method("attnlrp")
 def attnlrp(net: LinearAttention, x: Tensor, targets: Tensor, *, epsilon: float = 0.0) -> Maps:
     """AttnLRP (Achtibat et al. 2024): every matrix product halves the relevance, in the net's order, Eq. (3),
     (4).
@@ -193,13 +187,11 @@ def attnlrp(net: LinearAttention, x: Tensor, targets: Tensor, *, epsilon: float 
     return lrp(net, x, targets, epsilon=epsilon)
 
 
-@image_method("cp-lrp")
 def cp_lrp(net: LinearAttention, x: Tensor, targets: Tensor, *, epsilon: float = 0.0) -> Maps:
     """CP-LRP (Ali et al. 2022): queries and keys are constants, the values receive everything."""
     return lrp(net, x, targets, shares="values", epsilon=epsilon)
 
 
-@image_method("mask-gradient")
 def mask_gradient(
     net: LinearAttention,
     x: Tensor,
@@ -249,3 +241,15 @@ def _records(
         )
         for k, target in enumerate(targets.tolist())
     ]
+
+
+IMAGE_METHODS: dict[str, Callable[..., Maps]] = {
+    "loo": loo,
+    "ig": integrated_gradients,
+    "gradient-x-input": gradient_x_input,
+    "lrp": lrp,
+    "attnlrp": attnlrp,
+    "cp-lrp": cp_lrp,
+    "mask-gradient": mask_gradient,
+}
+"""Methods on images by name."""

@@ -13,13 +13,13 @@ from lrp_companion.loading.classifier import Classifier
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.methods.common import (
     check_classifier,
+    classes_of,
     output_gradient,
-    settle,
     switch,
     targets_of,
     to_numpy,
 )
-from lrp_companion.methods.lrp import check_epsilon, check_rules
+from lrp_companion.methods.lrp import check_rules
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.schema import check_layers
 from lrp_companion.tape.steps import CAUSES, keeps, metered
@@ -87,14 +87,14 @@ def layer_relevance(
     ('output of layer 12', 'words', (14, 5))
     """
     check_classifier("layer_relevance", clf)
-    mask, eps = check_layers("layer_relevance", bypass, clf.card.layers), check_epsilon(epsilon)
-    check_rules("layer_relevance", clf, site="word", gate=gate)
+    mask = check_layers("layer_relevance", bypass, clf.card.layers)
+    eps = check_rules("layer_relevance", clf, epsilon=epsilon, gate=gate)
     truncate = switch("truncate", truncate)
     encoded = clf.encode_one("layer_relevance", text, truncate=truncate, position=position)
     levels, scores, lost = [], [], []
     with as_recorded(clf.device, clf.network), metered() as meter:
         tape = clf.tape(encoded, gate=gate)
-        chosen = settle(targets_of(clf, target, 1), tape.logits)
+        chosen = classes_of(targets_of(clf, target, 1), tape.logits)
         start = output_gradient(tape.logits, chosen, "logit", multi_label=clf.multi_label)
         g = tape.head.backward(start, eps=eps)
         for number in range(len(tape.layers), 0, -1):

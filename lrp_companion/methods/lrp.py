@@ -6,9 +6,8 @@ position. The methods differ in their entries, not in code.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,23 +15,22 @@ from torch import Tensor
 
 from lrp_companion.attribution import SITES, Attribution, scores_at
 from lrp_companion.checks import InputError, choose, number, whole
-from lrp_companion.loading.classifier import Classifier, EncodedText
+from lrp_companion.loading.classifier import Classifier
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.loading.offsets import offsets_of
 from lrp_companion.methods.common import (
-    Targets,
     check_classifier,
     check_finite,
     check_output,
+    classes_of,
     output_gradient,
-    settle,
     switch,
     targets_of,
     to_numpy,
 )
-from lrp_companion.methods.text_method import TextMethod, Work, text_method
+from lrp_companion.methods.request import Request
 from lrp_companion.propagation import MEMORY, all_masks, parts_and_angles, some_masks
-from lrp_companion.registry import PASSES, Style, bind, method
+from lrp_companion.registry import PASSES, Style, method
 from lrp_companion.schema import Lattice, check_layers
 from lrp_companion.tape.encoder import Tape
 from lrp_companion.tape.steps import GATES
@@ -43,15 +41,16 @@ MOST_LAYERS = 1000
 """More layers than any model has; the loaded model's number is checked later."""
 
 
-def check_epsilon(epsilon: float) -> float:
-    """A finite epsilon, 0 or above."""
-    return number("attribute", "epsilon", epsilon, least=0, hint="try epsilon=0.0 or 1e-6")
-
-
 def check_rules(
-    operation: str, clf: Classifier, *, site: str, gate: str, positions: str | None = None
-) -> None:
-    """Refuse a site or a treatment of gates and positions that does not apply to this network.
+    operation: str,
+    clf: Classifier,
+    *,
+    site: str = "word",
+    epsilon: float = 0.0,
+    gate: str = "uniform",
+    positions: str | None = None,
+) -> float:
+    """Return epsilon; refuse a site or a treatment of gates and positions that this network does not have.
 
     `positions` is None for a method that does not treat rotations.
     """
@@ -68,99 +67,24 @@ def check_rules(
     if choose(operation, "gate", gate, GATES) != GATES[0] and not wiring.gated:
         got = f"gate {gate!r} with {clf.card.name!r}, whose MLPs have no gate"
         raise InputError(operation, got=got, expected="a network with gated MLPs", hint="leave it out")
+    return number(operation, "epsilon", epsilon, least=0, hint="try epsilon=0.0 or 1e-6")
 
 
-def _further_choices(clf: Classifier, gate: str, positions: str | None) -> dict[str, str]:
-    """A record's choices for gates and rotations, if the network has any."""
-    choices = {"gate": gate} if clf.encoder.wiring.gated else {}
-    return choices if positions is None else choices | {"positions": positions}
-
-
-def _walked(
-    tape: Tape, start: Tensor, masks: Sequence[frozenset[int]], *, epsilon: float, positions: str | None
-) -> dict[frozenset[int], dict[str, Tensor]]:
-    """Relevance parts under each mask; with `positions` the relevance of rotations is also a part.
+def _parts(
+    tape: Tape, start: Tensor, mask: frozenset[int], *, epsilon: float, positions: str | None
+) -> dict[str, Tensor]:
+    """Relevance by part, each (B, T); with `positions` the relevance of rotations is also a part.
 
     It is summed over heads, queries, keys and width to one number for each token, layer and table (cosines,
     sines). These numbers are added up with their signs, or as absolute values (Bakish et al. 2025). Absolute
     values are no longer shares of the logit.
     """
     if positions is None:
-        return some_masks(tape, start, masks, epsilon=epsilon)
-    out = {}
-    for mask in masks:
-        parts, tables = parts_and_angles(tape, start, mask, epsilon=epsilon)
-        word = parts["word"]
-        signed = torch.stack([table.to(word.device) for table in tables] or [torch.zeros_like(word)])
-        out[mask] = parts | {"position": (signed.abs() if positions == "absolute" else signed).sum(0)}
-    return out
-
-
-def _layers(mask: Any, count: int) -> frozenset[int]:
-    """A mask as a set of layers; an array as the numbers in it."""
-    return check_layers("attribute", mask.tolist() if hasattr(mask, "tolist") else mask, count)
-
-
-@torch.no_grad()
-def _masks(
-    work: Work,
-    *,
-    masks: Sequence[Iterable[int]],
-    site: str = "word",
-    epsilon: float = 0.0,
-    gate: str = "uniform",
-    positions: str = "absolute",
-) -> list[list[Attribution]]:
-    clf, texts = work.clf, work.texts
-    layers = [_layers(mask, clf.card.layers) for mask in masks]
-    eps = check_epsilon(epsilon)
-    check_rules("attribute", clf, site=site, gate=gate, positions=positions)
-    rotated = site == "word+position" and clf.encoder.wiring.position is None
-    read = positions if rotated else None
-    check_output(work.output, clf)
-    out: list[list[Attribution]] = [[None] * len(texts) for _ in layers]  # type: ignore[list-item]
-    for rows, ids, attended, further in work.batches():
-        how: dict[str, Any] = {"gate": gate, "angles_as_factors": rotated, "only_read": True}
-        tape = clf.encoder.forward(ids, attended, **how, **further)
-        logits = work.logits_of(rows, tape)
-        chosen = work.settled(rows, logits)
-        start = output_gradient(logits, chosen, work.output, multi_label=clf.multi_label)
-        start = start if len(rows) == len(ids) else start.unsqueeze(1)  # (R, 1, C) back to one text
-        by_mask = _walked(tape, start, layers, epsilon=eps, positions=read)
-        for place, mask in enumerate(layers):
-            parts = {key: to_numpy(value.flatten(0, -2)) for key, value in by_mask[mask].items()}
-            choices = {"site": site, "epsilon": eps, "output": work.output, "bypass": tuple(sorted(mask))}
-            choices |= _further_choices(clf, gate, read)
-            for k, i in enumerate(rows):
-                of_text = {key: value[k, : len(texts[i])] for key, value in parts.items()}
-                known: dict[str, Any] = {"target": chosen[k], "logit": logits[k, chosen[k]]}
-                known |= {"choices": choices, "parts": of_text}
-                out[place][i] = work.record(texts[i], scores_at(of_text, site), **known)
-    return out
-
-
-lrp_masks = TextMethod("lrp", _masks, ("output",))
-"""LRP under several masks from one forward: one list of attributions per mask, in the order of the masks."""
-
-
-@text_method("lrp", "output")
-def lrp(
-    work: Work,
-    *,
-    bypass: Iterable[int] = (),
-    site: str = "word",
-    epsilon: float = 0.0,
-    gate: str = "uniform",
-    positions: str = "absolute",
-) -> list[Attribution]:
-    """LRP with the attention of the layers in `bypass` (from 1) held constant; Eq. (1) to (5).
-
-    In a gated MLP `phi(z) u` each factor gets half (`gate="uniform"`). With another grouping u gets a quarter
-    ("right") or a third ("flat"), and with the gate held constant it gets all ("constant"). PA-LRP reads
-    positions that are rotations: it takes the absolute value of their relevance in every layer, or keeps the
-    sign (`positions="signed"`).
-    """
-    return _masks(work, masks=[bypass], site=site, epsilon=epsilon, gate=gate, positions=positions)[0]
+        return some_masks(tape, start, [mask], epsilon=epsilon)[mask]
+    parts, tables = parts_and_angles(tape, start, mask, epsilon=epsilon)
+    word = parts["word"]
+    signed = torch.stack([table.to(word.device) for table in tables] or [torch.zeros_like(word)])
+    return parts | {"position": (signed.abs() if positions == "absolute" else signed).sum(0)}
 
 
 @dataclass(frozen=True)
@@ -182,24 +106,60 @@ class RuleSet:
     bypass: Iterable[int] | Callable[[int], Iterable[int]] = ()
     site: str | None = None
 
-    def __post_init__(self) -> None:
-        fixed = {"bypass"} if self.site is None else {"bypass", "site"}
-        free = [value for key, value in inspect.signature(lrp).parameters.items() if key not in fixed]
-        # for `help` and the registry, so that the options stand in `lrp` alone
-        object.__setattr__(self, "__signature__", inspect.Signature(free))
-
     def mask(self, layers: int) -> frozenset[int]:
         """The bypassed layers of a model with this many layers."""
         chosen = self.bypass(layers) if callable(self.bypass) else self.bypass
-        return _layers(chosen, layers)
+        return check_layers("attribute", chosen, layers)
 
-    def __call__(
-        self, clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any
-    ) -> list[Attribution]:
-        """Explain texts as a method that `attribute` calls, with the options of `lrp` that are left open."""
-        fixed: dict[str, Any] = {} if self.site is None else {"site": self.site}
-        mask = self.mask(clf.card.layers)
-        return replace(lrp, name=self.name)(clf, texts, targets, bypass=mask, **fixed, **options)
+
+@method("lrp", takes=("output",))
+@torch.no_grad()
+def lrp(
+    request: Request,
+    *,
+    bypass: Iterable[int] | RuleSet = (),
+    site: str = "word",
+    epsilon: float = 0.0,
+    gate: str = "uniform",
+    positions: str = "absolute",
+) -> list[Attribution]:
+    """LRP with the attention of the layers in `bypass` (from 1) held constant; Eq. (1) to (5).
+
+    In a gated MLP `phi(z) u` each factor gets half (`gate="uniform"`). With another grouping u gets a quarter
+    ("right") or a third ("flat"), and with the gate held constant it gets all ("constant"). PA-LRP reads
+    positions that are rotations: it takes the absolute value of their relevance in every layer, or keeps the
+    sign (`positions="signed"`).
+    """
+    clf, texts = request.clf, request.texts
+    rules = bypass if isinstance(bypass, RuleSet) else RuleSet("lrp", bypass)
+    mask = rules.mask(clf.card.layers)
+    eps = check_rules("attribute", clf, site=site, epsilon=epsilon, gate=gate, positions=positions)
+    rotated = site == "word+position" and clf.encoder.wiring.position is None
+    choices = {"site": site, "epsilon": eps, "output": request.output, "bypass": tuple(sorted(mask))}
+    choices |= {"gate": gate} if clf.encoder.wiring.gated else {}
+    choices |= {"positions": positions} if rotated else {}
+    how: dict[str, Any] = {"gate": gate, "angles_as_factors": rotated, "only_read": True}
+    out: list[Attribution] = [None] * len(texts)  # type: ignore[list-item]
+    for rows, ids, attended, further in request.batches():
+        tape = clf.encoder.forward(ids, attended, **how, **further)
+        logits = request.logits_of(rows, tape)
+        chosen = request.classes(rows, logits)
+        start = output_gradient(logits, chosen, request.output, multi_label=clf.multi_label)
+        start = start if len(rows) == len(ids) else start.unsqueeze(1)  # (R, 1, C) back to one text
+        walked = _parts(tape, start, mask, epsilon=eps, positions=positions if rotated else None)
+        parts = {key: to_numpy(value.flatten(0, -2)) for key, value in walked.items()}
+        for k, i in enumerate(rows):
+            of_text = {key: value[k, : len(texts[i])] for key, value in parts.items()}
+            known: dict[str, Any] = {"target": chosen[k], "logit": logits[k, chosen[k]], "choices": choices}
+            out[i] = request.record(texts[i], scores_at(of_text, site), parts=of_text, **known)
+    return out
+
+
+def _register(rules: RuleSet, **entries: Any) -> RuleSet:
+    """Make a rule set a method: `lrp` with what the set fixes."""
+    fixed = {"bypass": rules} | ({} if rules.site is None else {"site": rules.site})
+    method(rules.name, takes=("output",), fixed=fixed, **entries)(lrp)
+    return rules
 
 
 def rule_set(
@@ -230,19 +190,17 @@ def rule_set(
         choose("rule_set", "site", site, SITES)
     if not callable(bypass):
         bypass = check_layers("rule_set", bypass, MOST_LAYERS)
-    return method(name, label=label, passes=PASSES, style=style)(RuleSet(name, bypass, site))
+    return _register(RuleSet(name, bypass, site), label=label, passes=PASSES, style=style)
 
 
-attnlrp = RuleSet("attnlrp")
+attnlrp = _register(RuleSet("attnlrp"))
 """AttnLRP (Achtibat et al. 2024): relevance through values, softmax, queries and keys in every layer."""
-cp_lrp = RuleSet("cp-lrp", bypass=lambda layers: range(1, layers + 1))
+cp_lrp = _register(RuleSet("cp-lrp", bypass=lambda layers: range(1, layers + 1)))
 """CP-LRP (Ali et al. 2022): the attention weights of every layer are constants."""
-pa_lrp = RuleSet("pa-lrp", site="word+position")
+pa_lrp = _register(RuleSet("pa-lrp", site="word+position"))
 """PA-LRP (Bakish et al. 2025): AttnLRP with the relevance of each position, learned or a rotation, added to
 its token.
 """
-for _rules in (attnlrp, cp_lrp, pa_lrp):
-    bind(_rules.name, _rules)
 
 
 @torch.no_grad()
@@ -275,13 +233,12 @@ def layer_lattice(
     whole("layer_lattice", "memory", memory, hint="2 * 2**30 bytes are 2 GiB")
     truncate = switch("truncate", truncate)
     encoded = clf.encode_one("layer_lattice", text, truncate=truncate, position=position)
-    eps = check_epsilon(epsilon)
-    check_rules("layer_lattice", clf, site=site, gate=gate)
+    eps = check_rules("layer_lattice", clf, site=site, epsilon=epsilon, gate=gate)
     check_output(output, clf)
     targets = targets_of(clf, target, 1)
     with as_recorded(clf.device, clf.network), torch.no_grad():
         tape = clf.tape(encoded, gate=gate)
-        chosen = settle(targets, tape.logits)
+        chosen = classes_of(targets, tape.logits)
         start = output_gradient(tape.logits, chosen, output, multi_label=clf.multi_label)
         parts = all_masks(tape, start, epsilon=eps, memory=memory)
     by_mask = {key: check_finite(clf, to_numpy(value)[:, 0], "scores") for key, value in parts.items()}

@@ -25,8 +25,9 @@ from lrp_companion.arrays import real_array
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, shown, whole
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.methods.common import Targets, check_output, to_numpy, watch
-from lrp_companion.methods.text_method import Work, gradients, text_method, unit_choice, units_in
+from lrp_companion.methods.common import Targets, to_numpy, watch
+from lrp_companion.methods.request import Request, gradients, unit_choice, units_in
+from lrp_companion.registry import method
 from lrp_companion.tape.batching import budget, token_batches
 from lrp_companion.words import Units
 
@@ -170,9 +171,13 @@ def plan(
     return group, points, weights
 
 
-@text_method("mask-gradient", "output", "unit")
+@method("mask-gradient", takes=("output", "unit"))
 def mask_gradient(
-    work: Work, *, groups: int | str = 1, nodes: int | Sequence[float] | None = None, seed: int | None = None
+    request: Request,
+    *,
+    groups: int | str = 1,
+    nodes: int | Sequence[float] | None = None,
+    seed: int | None = None,
 ) -> list[Attribution]:
     """Gradient of the attention mask: `df/dw_i` at w = 1, or its quadrature along w_i with K groups of
     tokens.
@@ -183,30 +188,29 @@ def mask_gradient(
     groups on 0.2 and 1. With `groups="all"` and many nodes the scores become LOO by the attention mask. The
     tokens of a `unit` ("word", "sentence", or spans) move together, as LOO of that unit removes them.
     """
-    texts = work.texts
-    check_output(work.output, work.clf)
+    texts = request.texts
     nodes = default_nodes(groups) if nodes is None else nodes
     plan(1, groups, nodes, seed)  # refuses bad options also where there is no text
-    units = units_in(work.clf, texts, work.unit)
+    units = units_in(request.clf, texts, request.unit)
     plans = [
         _plan_of_tokens(len(text), group, plan(len(group), groups, nodes, seed))
         for text, group in zip(texts, units, strict=True)
     ]
     rows = [quadrature_rows(group, points) for group, points, _ in plans]
-    first = _at_ones(work)
+    first = _at_ones(request)
     jobs = [(k, mask) for k, masks in enumerate(rows) for mask in masks[1:]]
     chosen = [target for _, target, *_ in first]
-    others = iter(_gradients(replace(work, targets=chosen), jobs) if jobs else [])
+    others = iter(_gradients(replace(request, targets=chosen), jobs) if jobs else [])
     out = []
     for k, (group, points, weights) in enumerate(plans):
         gradient, target, logit, value = first[k]
         gradients = np.stack([gradient, *(next(others)[0] for _ in rows[k][1:])])
         scores = units[k].sums(integrate(gradients, group, points, weights))
-        choices = {"groups": groups, "nodes": tuple(points.tolist()), "seed": seed, "output": work.output}
+        choices = {"groups": groups, "nodes": tuple(points.tolist()), "seed": seed, "output": request.output}
         known: dict[str, Any] = {"target": target, "logit": logit}
-        known["choices"] = choices | unit_choice(work.unit)
+        known["choices"] = choices | unit_choice(request.unit)
         known["details"] = {"passes": (len(gradients), len(gradients)), "value": value}
-        out.append(work.record(texts[k], scores, units=units[k], **known))
+        out.append(request.record(texts[k], scores, units=units[k], **known))
     return out
 
 
@@ -230,35 +234,35 @@ def gradients_at(
     """For each job (a text's index in `texts` and its mask (T,)): `df/dw` (T,), the explained class, its
     logit, and f itself, which is that logit.
     """
-    return _gradients(Work("mask-gradient", clf, texts, targets, progress=progress), jobs)
+    return _gradients(Request("mask-gradient", clf, texts, targets, progress=progress), jobs)
 
 
-def _at_ones(work: Work) -> list[tuple[np.ndarray, int, float, float]]:
+def _at_ones(request: Request) -> list[tuple[np.ndarray, int, float, float]]:
     """As `gradients_at` with nothing removed from any text."""
-    out = list[Any]([None] * len(work.texts))
-    for rows, ids, real, further in work.batches():
-        _put(out, work, rows, rows, (ids, real, further), real.to(work.clf.dtype))
+    out = list[Any]([None] * len(request.texts))
+    for rows, ids, real, further in request.batches():
+        _put(out, request, rows, rows, (ids, real, further), real.to(request.clf.dtype))
     return out
 
 
 def _gradients(
-    work: Work, jobs: Sequence[tuple[int, np.ndarray]]
+    request: Request, jobs: Sequence[tuple[int, np.ndarray]]
 ) -> list[tuple[np.ndarray, int, float, float]]:
-    """As `gradients_at`, with f the output of the work."""
-    clf, out = work.clf, list[Any]([None] * len(jobs))
-    batched = token_batches([len(row) for _, row in jobs], budget(work.batch_tokens, clf.device))
-    for batch in watch(batched, progress=work.progress, label=work.name):
+    """As `gradients_at`, with f the output of the request."""
+    clf, out = request.clf, list[Any]([None] * len(jobs))
+    batched = token_batches([len(row) for _, row in jobs], budget(request.batch_tokens, clf.device))
+    for batch in watch(batched, progress=request.progress, label=request.name):
         rows = [jobs[b][0] for b in batch]
-        inputs = clf.batch([work.texts[i] for i in rows])
+        inputs = clf.batch([request.texts[i] for i in rows])
         keep = torch.zeros(inputs[1].shape, dtype=clf.dtype)
         for place, b in enumerate(batch):
             keep[place, : len(jobs[b][1])] = torch.as_tensor(jobs[b][1])
-        _put(out, work, batch, rows, inputs, keep.to(clf.device))
+        _put(out, request, batch, rows, inputs, keep.to(clf.device))
     return out
 
 
 def _put(
-    out: list, work: Work, places: Sequence[int], rows: Sequence[int], inputs: Any, keep: torch.Tensor
+    out: list, request: Request, places: Sequence[int], rows: Sequence[int], inputs: Any, keep: torch.Tensor
 ) -> None:
     """Put what `gradients_at` returns of these texts to their places; the mask `keep` is (B, T), or (1, T)
     where one pass serves all.
@@ -266,12 +270,12 @@ def _put(
     ids, real, further = inputs
     keep = keep.requires_grad_(True)
     with torch.enable_grad():
-        tape = work.clf.encoder.forward(ids, real, keep=keep, only_read=True, **further)
-        logits = work.logits_of(rows, tape)
-        chosen = work.settled(rows, logits)
-        values = work.read(logits, chosen)
+        tape = request.clf.encoder.forward(ids, real, keep=keep, only_read=True, **further)
+        logits = request.logits_of(rows, tape)
+        chosen = request.classes(rows, logits)
+        values = request.read(logits, chosen)
         g = gradients(values, keep).flatten(0, -2)
     for k, (place, row) in enumerate(zip(places, rows, strict=True)):
         target, value = int(chosen[k]), float(values[k].detach())
-        gradient = to_numpy(g[k, : len(work.texts[row])])
+        gradient = to_numpy(g[k, : len(request.texts[row])])
         out[place] = gradient, target, float(logits[k, target].detach()), value

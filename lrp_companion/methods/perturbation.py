@@ -29,13 +29,14 @@ from lrp_companion.methods.common import (
     check_mask_token,
     check_output,
     check_pad_token,
+    classes_of,
     read_output,
-    settle,
     targets_of,
     to_numpy,
     watch,
 )
-from lrp_companion.methods.text_method import Work, groups_of, places_of, text_method, unit_choice, units_in
+from lrp_companion.methods.request import Request, groups_of, places_of, unit_choice, units_in
+from lrp_companion.registry import method
 from lrp_companion.schema import REMOVALS
 from lrp_companion.tape.batching import budget, token_batches
 from lrp_companion.tape.packed import Row, Whole, packed_logits
@@ -116,7 +117,7 @@ def _shortened(
     some: Sequence[int],
     run: Callable[..., Tensor],
 ) -> dict[int, Row]:
-    """The rows of these jobs, each without what comes before its first change, where that saves work."""
+    """The rows of these jobs, each without what comes before its first change, where that saves request."""
     out, by_text = dict[int, Row](), dict[int, list[int]]()
     for k in some:
         by_text.setdefault(id(jobs[k][0]), []).append(k)
@@ -190,54 +191,57 @@ def _row(clf: Classifier, text: EncodedText, keep: Any, removal: str, read: Sequ
     return Row(np.where(keep, ids, filler), places, types=types, read=tuple(read))
 
 
-@text_method("loo", "output", "unit")
-def loo(work: Work, *, removal: str = "attention-mask") -> list[Attribution]:
+@method("loo", takes=("output", "unit"))
+def loo(request: Request, *, removal: str = "attention-mask") -> list[Attribution]:
     """Leave-One-Out: `LOO_i = f(x) - f(x without i)`, one forward pass per token (section 2.1 of the
     paper), or per `unit`, whose tokens are removed at once: "word", "sentence", or spans as in
     `Attribution.spans`.
     """
-    check_removal(work.clf, removal)  # also where there is no text
-    check_output(work.output, work.clf)
-    units = units_in(work.clf, work.texts, work.unit)
-    choices = {"removal": removal, "output": work.output, **unit_choice(work.unit)}
+    check_removal(request.clf, removal)  # also where there is no text
+    units = units_in(request.clf, request.texts, request.unit)
+    choices = {"removal": removal, "output": request.output, **unit_choice(request.unit)}
     out = []
-    for k, of_text in enumerate(_without_each(work, units, removal)):
-        chosen = settle([work.targets[k]], of_text[:1])
-        values = work.read(of_text, chosen.expand(len(of_text)))
+    for k, of_text in enumerate(_without_each(request, units, removal)):
+        chosen = classes_of([request.targets[k]], of_text[:1])
+        values = request.read(of_text, chosen.expand(len(of_text)))
         known: dict[str, Any] = {"target": chosen, "logit": of_text[0, chosen], "choices": choices}
-        out.append(work.record(work.texts[k], values[0] - values[1:], units=units[k], **known))
+        out.append(request.record(request.texts[k], values[0] - values[1:], units=units[k], **known))
     return out
 
 
-def _without_each(work: Work, units: Sequence[Units], removal: str) -> list[Tensor]:
+def _without_each(request: Request, units: Sequence[Units], removal: str) -> list[Tensor]:
     """The logits (1 + U, C) of each text: whole, and without each of its units. What several texts of one
     pass are without is removed once for all of them.
     """
-    options: dict[str, Any] = {"batch_tokens": work.batch_tokens, "progress": work.progress}
-    options |= {"removal": removal, "label": work.name}
+    options: dict[str, Any] = {"batch_tokens": request.batch_tokens, "progress": request.progress}
+    options |= {"removal": removal, "label": request.name}
     kept = [
         [of.kept_without(i, len(text)) for i in range(-1, len(of))]
-        for text, of in zip(work.texts, units, strict=True)
+        for text, of in zip(request.texts, units, strict=True)
     ]
-    groups, out = groups_of(work.texts), dict[int, Tensor]()
+    groups, out = groups_of(request.texts), dict[int, Tensor]()
     if alone := [group[0] for group in groups if len(group) == 1]:
-        logits = kept_logits(work.clf, [(work.texts[k], keep) for k in alone for keep in kept[k]], **options)
+        logits = kept_logits(
+            request.clf, [(request.texts[k], keep) for k in alone for keep in kept[k]], **options
+        )
         out = dict(zip(alone, logits.split([len(kept[k]) for k in alone]), strict=True))
     for group in groups:
         if len(group) == 1:
             continue
-        texts = [work.texts[k] for k in group]
+        texts = [request.texts[k] for k in group]
         run = max(texts, key=len)
         whole = [
             [np.append(keep, np.ones(len(run) - len(keep), dtype=bool)) for keep in kept[k]] for k in group
         ]
         distinct = {keep.tobytes(): keep for of_text in whole for keep in of_text}
         row = {key: n for n, key in enumerate(distinct)}
-        places = places_of(work.clf, texts) or [0]
-        logits = kept_logits(work.clf, [(run, keep) for keep in distinct.values()], places=places, **options)
+        places = places_of(request.clf, texts) or [0]
+        logits = kept_logits(
+            request.clf, [(run, keep) for keep in distinct.values()], places=places, **options
+        )
         for n, (k, of_text) in enumerate(zip(group, whole, strict=True)):
             out[k] = logits[[row[keep.tobytes()] for keep in of_text], n % len(places)]
-    return [out[k] for k in range(len(work.texts))]
+    return [out[k] for k in range(len(request.texts))]
 
 
 def removal_evaluator(

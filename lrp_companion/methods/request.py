@@ -1,12 +1,11 @@
-"""What the methods on text of the package share: a `Work`, the units that a method removes at once (tokens,
-words, sentences, or given spans), and the decorator that binds a method to its registry row.
+"""What a method on text is asked: the texts and the choices that methods share, in batches; the units that a
+method removes at once (tokens, words, sentences, or given spans).
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,15 +17,15 @@ from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.comparison import row_read
 from lrp_companion.loading.offsets import offsets_of
-from lrp_companion.methods.common import Targets, attribution, read_output, settle, watch
-from lrp_companion.registry import bind
+from lrp_companion.methods.common import Targets, attribution, check_output, classes_of, read_output, watch
+from lrp_companion.registry import METHODS, SHARED
 from lrp_companion.tape.batching import budget, token_batches
 from lrp_companion.tape.encoder import Tape
 from lrp_companion.words import Units, check_unit, units_of
 
 
 @dataclass(frozen=True)
-class Work:
+class Request:
     """Texts to explain, and the choices that methods share.
 
     Attributes
@@ -46,6 +45,9 @@ class Work:
     unit: Any = "token"
     batch_tokens: int | None = None
     progress: bool | None = None
+
+    def __post_init__(self) -> None:
+        check_output(self.output, self.clf)
 
     def batches(self, *, shared: bool = True) -> Iterator[tuple[list[int], Tensor, Tensor, dict[str, Any]]]:
         """Padded batches of texts: their indices, ids, mask (B, T), and the other inputs of `Encoder.forward`
@@ -76,9 +78,9 @@ class Work:
         """The logits of these texts, (R, C)."""
         return tape.logits.flatten(0, -2).expand(len(rows), -1)
 
-    def settled(self, rows: Sequence[int], logits: Tensor) -> Tensor:
-        """The classes of these texts, (B,): for None the one with the largest of the logits (B, C)."""
-        return settle([self.targets[i] for i in rows], logits)
+    def classes(self, rows: Sequence[int], logits: Tensor) -> Tensor:
+        """The classes of these texts, (R,): for None the one with the largest of the logits (R, C)."""
+        return classes_of([self.targets[i] for i in rows], logits)
 
     def read(self, logits: Tensor, classes: Tensor) -> Tensor:
         """The explained number of each row, (B,)."""
@@ -115,57 +117,21 @@ def gradients(values: Tensor, leaf: Tensor) -> Tensor:
     return torch.stack([torch.autograd.grad(one, leaf, retain_graph=True)[0] for one in values])
 
 
-SHARED = ("batch_tokens", "progress")
-"""Options of every method that no record depends on."""
+def explain(
+    method: str, clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any
+) -> list[Attribution]:
+    """Explain encoded texts, with a target (or None) for each, by a method with its options.
 
-
-@dataclass(frozen=True)
-class TextMethod:
-    """A function of `Work` and of its own options, as a function of classifier, texts, targets and options.
-
-    Attributes
-    ----------
-    name : of the method.
-    function : what explains, with its own options as keyword-only parameters.
-    choices : which of "output" and "unit" it takes besides `SHARED`.
+    >>> clf = load_classifier("companion")                               # doctest: +SKIP
+    >>> explain("loo", clf, clf.encode("a fine film"), [None])           # doctest: +SKIP
+    [Attribution(method='loo', tokens=5, target=1, logit=2.5)]
     """
-
-    name: str
-    function: Callable[..., Any]
-    choices: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        given = inspect.signature(Work).parameters
-        options = list(inspect.signature(self.function).parameters.values())[1:]
-        options += [given[key].replace(kind=inspect.Parameter.KEYWORD_ONLY) for key in self._shared]
-        signature = inspect.Signature([*(given[key] for key in ("clf", "texts", "targets")), *options])
-        # for `help`, for `attribute` and for its table of options
-        vars(self).update(__signature__=signature, __doc__=self.function.__doc__)
-
-    @property
-    def _shared(self) -> tuple[str, ...]:
-        return *self.choices, *SHARED
-
-    def __call__(
-        self, clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any
-    ) -> Any:
-        shared = {key: options.pop(key) for key in self._shared if key in options}
-        return self.function(Work(self.name, clf, texts, targets, **shared), **options)
-
-    def of(self, work: Work, **options: Any) -> Any:
-        """What it explains of the work of another method."""
-        return self.function(replace(work, name=self.name), **options)
-
-
-def text_method(name: str, *choices: str) -> Callable[[Callable[..., Any]], TextMethod]:
-    """Make the decorated function of `Work` the method of this row of `registry.PACKAGE`."""
-
-    def register(function: Callable[..., Any]) -> TextMethod:
-        made = TextMethod(name, function, choices)
-        bind(name, made)
-        return made
-
-    return register
+    row = METHODS[method]
+    assert row.function is not None
+    if row.takes is None:  # one of yours
+        return row.function(clf, texts, targets, **options)
+    shared = {name: options.pop(name) for name in (*row.takes, *SHARED) if name in options}
+    return row.function(Request(method, clf, texts, targets, **shared), **row.fixed, **options)
 
 
 def units_in(clf: Classifier, texts: Sequence[EncodedText], unit: Any) -> list[Units]:

@@ -7,16 +7,17 @@ import torch
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import choose
 from lrp_companion.methods.common import switch
-from lrp_companion.methods.text_method import Work, text_method
+from lrp_companion.methods.request import Request
+from lrp_companion.registry import method
 
 HEAD_FUSIONS = ("mean", "max", "min")
 ROWS = ("cls", "mean")
 
 
-@text_method("rollout")
+@method("rollout", takes=())
 @torch.no_grad()
 def rollout(
-    work: Work, *, residual: bool = False, head_fusion: str = "mean", row: str = "cls"
+    request: Request, *, residual: bool = False, head_fusion: str = "mean", row: str = "cls"
 ) -> list[Attribution]:
     """Rollout `A~(l) = A(l) A~(l-1)` with `A~(0) = I`, heads fused; Eq. (Rollout) of the paper is the plain
     product.
@@ -28,10 +29,10 @@ def rollout(
     choose("attribute", "head_fusion", head_fusion, HEAD_FUSIONS)
     choose("attribute", "row", row, ROWS)
     choices = {"residual": switch("residual", residual), "head_fusion": head_fusion, "row": row}
-    out: list[Attribution | None] = [None] * len(work.texts)
-    for rows, ids, mask, further in work.batches(shared=False):
-        tape = work.clf.encoder.forward(ids, mask, **further)
-        chosen = work.settled(rows, tape.logits)
+    out: list[Attribution | None] = [None] * len(request.texts)
+    for rows, ids, mask, further in request.batches(shared=False):
+        tape = request.clf.encoder.forward(ids, mask, **further)
+        chosen = request.classes(rows, tape.logits)
         real = mask[:, :, None].to(tape.logits.dtype)
         state = torch.eye(ids.shape[1], device=ids.device, dtype=tape.logits.dtype).expand(len(rows), -1, -1)
         for attention in (layer.to(ids.device) for layer in tape.attentions):
@@ -44,5 +45,7 @@ def rollout(
         scores = tape.head.readout.rows(state) if row == "cls" else (real * state).sum(1) / real.sum(1)
         for k, i in enumerate(rows):
             logit = tape.logits[k, chosen[k]]
-            out[i] = work.record(work.texts[i], scores[k], target=chosen[k], logit=logit, choices=choices)
+            out[i] = request.record(
+                request.texts[i], scores[k], target=chosen[k], logit=logit, choices=choices
+            )
     return out  # type: ignore[return-value]

@@ -17,10 +17,11 @@ import torch
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, whole
-from lrp_companion.methods.common import check_output, settle, to_numpy, watch
+from lrp_companion.methods.common import classes_of, to_numpy, watch
 from lrp_companion.methods.mask_gradient import check_seed
 from lrp_companion.methods.perturbation import check_removal, kept_logits
-from lrp_companion.methods.text_method import Work, text_method, unit_choice, units_in
+from lrp_companion.methods.request import Request, unit_choice, units_in
+from lrp_companion.registry import method
 
 MOST_EXACT = 16
 """Units of a text up to which all subsets may be asked for: 65,536 forward passes."""
@@ -28,9 +29,9 @@ ROWS, NUMBERS = 32_768, 2**24
 """Subsets that are run in one call, and logits of one call, which a vocabulary of classes fills sooner."""
 
 
-@text_method("shapley", "output", "unit")
+@method("shapley", takes=("output", "unit"))
 def shapley(
-    work: Work,
+    request: Request,
     *,
     removal: str = "attention-mask",
     exact: int = 12,
@@ -46,18 +47,17 @@ def shapley(
     the explained output of the whole text and of the special tokens alone; and, if exact, the pairwise
     "interactions" (`interactions_of`), one row for each unit.
     """
-    check_removal(work.clf, removal)
-    check_output(work.output, work.clf)
+    check_removal(request.clf, removal)
     hint = "2**n forward passes for n units; exact=0 samples every text"
     whole("attribute", "exact", exact, least=0, most=MOST_EXACT, hint=hint)
     check_seed(seed)
     if whole("attribute", "permutations", permutations, least=4, hint="try 128") % 2:
         got, expected = f"permutations {permutations}", "an even number: each order runs with its reverse"
         raise InputError("attribute", got=got, expected=expected, hint=f"try {permutations + 1}")
-    groups = units_in(work.clf, work.texts, work.unit)
+    groups = units_in(request.clf, request.texts, request.unit)
     players = [np.flatnonzero(~units.special) for units in groups]
     keeps, along = [], []
-    for text, units, some in zip(work.texts, groups, players, strict=True):
+    for text, units, some in zip(request.texts, groups, players, strict=True):
         n = len(some)
         orders = None if n <= exact else _orders(n, permutations, [seed, *text.key])
         rows, places = (subsets(n), None) if orders is None else _along(orders)
@@ -65,15 +65,15 @@ def shapley(
         kept = np.ones((len(rows), len(units) + 1), dtype=bool)  # the last column: tokens of no unit
         kept[:, some] = rows
         keeps.append(kept[:, units.of_tokens(len(text))])
-        reads_nothing = work.clf.encoder.wiring.causal and removal == "attention-mask"
+        reads_nothing = request.clf.encoder.wiring.causal and removal == "attention-mask"
         if not reads_nothing and not keeps[-1].any(1).all():
             got, expected = "a text without special tokens", "a token that stays in the empty subset"
             hint = "take 'attention-mask', or spans as units"
             raise InputError("attribute", got=f"{got} under {removal!r}", expected=expected, hint=hint)
     choices: dict[str, Any] = {"removal": removal, "exact": exact, "permutations": permutations, "seed": seed}
-    choices |= {"output": work.output, **unit_choice(work.unit)}
+    choices |= {"output": request.output, **unit_choice(request.unit)}
     out = []
-    for k, (values, target, logit) in enumerate(_values(work, keeps, removal)):
+    for k, (values, target, logit) in enumerate(_values(request, keeps, removal)):
         errors, details = np.zeros(len(groups[k])), dict[str, Any]()
         scores = np.zeros(len(groups[k]))
         orders, places = along[k]
@@ -87,7 +87,7 @@ def shapley(
         details |= {"standard error": errors, "passes": (len(values), 0)}
         details |= {"value": values[-1], "empty": values[0]}
         known: dict[str, Any] = {"target": target, "logit": logit, "choices": choices, "details": details}
-        out.append(work.record(work.texts[k], scores, units=groups[k], **known))
+        out.append(request.record(request.texts[k], scores, units=groups[k], **known))
     return out
 
 
@@ -174,28 +174,30 @@ def _sampled(along: np.ndarray, orders: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def _values(
-    work: Work, keeps: Sequence[np.ndarray], removal: str
+    request: Request, keeps: Sequence[np.ndarray], removal: str
 ) -> Iterator[tuple[np.ndarray, torch.Tensor, torch.Tensor]]:
     """Of each text the explained output with only the kept tokens of each row (R, T), all of them in the last
     row; the class; its logit with all of them.
     """
 
     def logits(jobs: Any) -> torch.Tensor:
-        return kept_logits(work.clf, jobs, removal=removal, batch_tokens=work.batch_tokens, progress=False)
+        return kept_logits(
+            request.clf, jobs, removal=removal, batch_tokens=request.batch_tokens, progress=False
+        )
 
     if not keeps:
         return
-    whole_text = logits([(text, rows[-1]) for text, rows in zip(work.texts, keeps, strict=True)])
-    targets = settle(work.targets, whole_text)
+    whole_text = logits([(text, rows[-1]) for text, rows in zip(request.texts, keeps, strict=True)])
+    targets = classes_of(request.targets, whole_text)
     jobs = ((k, row) for k, rows in enumerate(keeps) for row in rows[:-1])
     count = sum(len(rows) - 1 for rows in keeps)
     at_once = max(1, min(ROWS, NUMBERS // whole_text.shape[1]))
     done = np.empty(count)
-    for start in watch(range(0, count, at_once), progress=work.progress, label=work.name):
+    for start in watch(range(0, count, at_once), progress=request.progress, label=request.name):
         some = list(islice(jobs, at_once))
-        after = logits([(work.texts[k], row) for k, row in some])
-        done[start : start + len(some)] = to_numpy(work.read(after, targets[[k for k, _ in some]]))
-    last = to_numpy(work.read(whole_text, targets))
+        after = logits([(request.texts[k], row) for k, row in some])
+        done[start : start + len(some)] = to_numpy(request.read(after, targets[[k for k, _ in some]]))
+    last = to_numpy(request.read(whole_text, targets))
     start = 0
     for k, rows in enumerate(keeps):
         end = start + len(rows) - 1

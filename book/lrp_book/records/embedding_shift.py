@@ -24,8 +24,8 @@ from torch.nn.functional import normalize
 from lrp_book.records import config_of, rounded
 from lrp_companion.attribution import CANCELLED, scores_at
 from lrp_companion.loading.classifier import Classifier, EncodedText
+from lrp_companion.methods import explain
 from lrp_companion.methods.common import check_bert_order, output_gradient, to_numpy, watch
-from lrp_companion.methods.perturbation import loo
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.provenance import surroundings
 from lrp_companion.sources import Dataset
@@ -112,7 +112,7 @@ def explain_all(
     clf: Classifier, texts: Sequence[EncodedText], method: str, *, progress: bool | None = None
 ) -> list[EmbeddingG]:
     """`embedding_g` and LOO by the attention mask of each text, for its predicted class."""
-    records = loo(clf, texts, [None] * len(texts), progress=progress)
+    records = explain("loo", clf, texts, [None] * len(texts), progress=progress)
     pairs = list(zip(texts, records, strict=True))
     return [
         embedding_g(clf, text, method, target=record.target, loo_map=record.scores)

@@ -34,7 +34,7 @@ import torch
 from lrp_book.ch04_softmax import head_steps
 from lrp_book.records import config_of, rounded
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.methods.common import check_bert_order, settle, to_numpy, watch
+from lrp_companion.methods.common import check_bert_order, classes_of, to_numpy, watch
 from lrp_companion.methods.mask_gradient import gradients_at
 from lrp_companion.metrics.faithfulness import pearson
 from lrp_companion.provenance import surroundings
@@ -56,7 +56,7 @@ def error_stages(clf: Classifier, text: EncodedText, places: Sequence[int]) -> d
     check_bert_order("error_stages", clf)
     ids = torch.tensor([text.input_ids], device=clf.device)
     tape = clf.encoder.forward(ids, torch.ones_like(ids))
-    target = int(settle([None], tape.logits)[0])
+    target = int(classes_of([None], tape.logits)[0])
     steps = head_steps(clf, text, target=target)
     inputs = [tape.embedding.output, *(layer.output for layer in tape.layers[:-1])]
     at_once = max(1, budget(None, clf.device) // len(text))

@@ -25,9 +25,10 @@ from typing import Any
 import numpy as np
 
 from lrp_book.records import config_of, rounded
+from lrp_companion import registry
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, load_classifier
-from lrp_companion.methods import TEXT_METHODS, attribute, kept_logits, method_call
+from lrp_companion.methods import attribute, kept_logits, method_call
 from lrp_companion.provenance import surroundings
 from lrp_companion.sources import Dataset, load_dataset
 
@@ -148,7 +149,7 @@ def measured(scores: np.ndarray, special: np.ndarray, at: np.ndarray) -> dict[st
 
 def usable(methods: Sequence[str]) -> list[str]:
     """The methods that are there: registered, and IG only with captum."""
-    known = [name for name in methods if name.split(":")[0] in TEXT_METHODS]
+    known = [name for name in methods if name.split(":")[0] in registry.METHODS]
     has_captum = importlib.util.find_spec("captum") is not None
     return [name for name in known if has_captum or not name.startswith("ig")]
 

@@ -25,10 +25,10 @@ from lrp_companion.attribution import Attribution, scores_at
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.masks import masks_on_paths
-from lrp_companion.methods import TEXT_METHODS, attribute, kept_logits
-from lrp_companion.methods.common import output_gradient, settle, to_numpy
+from lrp_companion.methods import attribute, explain, kept_logits
+from lrp_companion.methods.common import classes_of, output_gradient, to_numpy
 from lrp_companion.methods.lrp import layer_lattice
-from lrp_companion.methods.text_method import Work
+from lrp_companion.methods.request import Request
 from lrp_companion.metrics.faithfulness import ORDERS, perturbation_curve
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.propagation import all_masks, some_masks
@@ -135,8 +135,8 @@ def maps_of(
         if method != "loo":
             options = options | {"batch_tokens": BATCH[clf.device.type]}
         with as_recorded(clf.device, clf.network):
-            records: list[Attribution] = TEXT_METHODS[method](
-                clf, texts.encoded, texts.targets, progress=False, **options
+            records: list[Attribution] = explain(
+                method, clf, texts.encoded, texts.targets, progress=False, **options
             )
         out[name] = [record.scores for record in records]
         if "position" in records[0].parts and method != "pa-lrp":
@@ -173,7 +173,7 @@ def integrated_gradients(clf: Classifier, texts: Texts, *, steps: int) -> list[n
             with torch.enable_grad():
                 point.requires_grad_(True)
                 logits = clf.encoder.forward(ids, mask, word=point, **further).logits
-                chosen = settle([texts.targets[jobs[b][0]] for b in batch], logits)
+                chosen = classes_of([texts.targets[jobs[b][0]] for b in batch], logits)
                 (g,) = torch.autograd.grad(logits.gather(-1, chosen[:, None]).sum(), point)
             steps_taken = to_numpy(((word - start) * g).sum(-1))
             for row, b in enumerate(batch):
@@ -253,11 +253,13 @@ def bypassing(
 ) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
     """The place of each text, and its maps with each of these sets of layers bypassed, by part (masks, T)."""
     at_once: dict[str, Any] = {"batch_tokens": BATCH[clf.device.type], "progress": False}
-    work = Work("lrp", clf, texts.encoded, texts.targets, **at_once)
+    request = Request("lrp", clf, texts.encoded, texts.targets, **at_once)
     with as_recorded(clf.device, clf.network), torch.no_grad():
-        for rows, ids, attended, further in work.batches():
+        for rows, ids, attended, further in request.batches():
             tape = clf.encoder.forward(ids, attended, **further)
-            start = output_gradient(tape.logits, work.settled(rows, tape.logits), "logit", multi_label=False)
+            start = output_gradient(
+                tape.logits, request.classes(rows, tape.logits), "logit", multi_label=False
+            )
             by_mask = some_masks(tape, start, masks)
             parts = {
                 name: to_numpy(torch.stack([by_mask[mask][name] for mask in masks]))
@@ -299,7 +301,7 @@ def lattice_of(clf: Classifier, texts: Texts) -> Arrays:
             texts.encoded, texts.targets, maps["loo attention-mask"], texts.words, strict=True
         ):
             tape = clf.tape(text)
-            chosen = settle([target], tape.logits)
+            chosen = classes_of([target], tape.logits)
             start = output_gradient(tape.logits, chosen, "logit", multi_label=False)
             parts = all_masks(tape, start, memory=LATTICE_MEMORY)
             of_text = {name: to_numpy(part)[:, 0] for name, part in parts.items()}
@@ -315,8 +317,8 @@ def lattice_of(clf: Classifier, texts: Texts) -> Arrays:
 def shapley_of(clf: Classifier, texts: Texts, *, permutations: int, seed: int) -> Arrays:
     """Shapley values by the attention mask and their standard errors, token by token; passes per text."""
     with as_recorded(clf.device, clf.network):
-        records = TEXT_METHODS["shapley"](
-            clf, texts.encoded, texts.targets, permutations=permutations, seed=seed, progress=False
+        records = explain(
+            "shapley", clf, texts.encoded, texts.targets, permutations=permutations, seed=seed, progress=False
         )
     errors = [np.array(record.details["standard error"]) for record in records]
     return {

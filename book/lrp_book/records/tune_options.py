@@ -16,11 +16,11 @@ import numpy as np
 from lrp_book.records import config_of, rounded
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, EncodedText
+from lrp_companion.methods import explain
 from lrp_companion.methods.common import watch
 from lrp_companion.methods.hybrid import CORRECTIONS, corrected
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.mask_gradient import gradients_at, group_of, integrate, quadrature, quadrature_rows
-from lrp_companion.methods.perturbation import loo
 from lrp_companion.metrics.faithfulness import relative_error
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.provenance import surroundings
@@ -115,7 +115,7 @@ def compare_options(
     r, errors = (np.full((len(options), len(TOKEN_CHOICES), limit), np.nan) for _ in range(2))
     passes = np.zeros((len(options), limit, 2))
     for n, text in enumerate(watch(texts, progress=progress, label="options")):
-        (exact,) = loo(clf, [text], [None], progress=False)
+        (exact,) = explain("loo", clf, [text], [None], progress=False)
         maps, passes[:, n] = _maps(clf, text, exact.target, exact.scores, options, seed)
         for t, tokens in enumerate(TOKEN_CHOICES):
             kept = counted(text.special, tokens)
@@ -150,7 +150,7 @@ def compare_masks(
     texts = _draw(clf, data, limit, seed)
     r = np.full((len(TOKEN_CHOICES), limit, 2**clf.card.layers), np.nan)
     for n, text in enumerate(watch(texts, progress=progress, label="masks")):
-        (exact,) = loo(clf, [text], [None], progress=False)
+        (exact,) = explain("loo", clf, [text], [None], progress=False)
         maps = layer_lattice(clf, text.text, target=exact.target, truncate=True).scores
         for t, tokens in enumerate(TOKEN_CHOICES):
             kept = counted(text.special, tokens)
