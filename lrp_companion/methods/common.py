@@ -18,7 +18,6 @@ from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, ModelError, choose, is_whole, shown, whole
 from lrp_companion.extras import extra
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.loading.offsets import offsets_of
 from lrp_companion.schema import TARGET_CHOICES
 from lrp_companion.words import Units
 
@@ -292,7 +291,6 @@ def attribution(
     ------
     ModelError : scores that are NaN or infinite.
     """
-    joined, offsets = offsets_of(clf, text)
     kept = check_finite(clf, to_numpy(scores)[: len(text)], f"{method} scores")
     return Attribution(
         tokens=units.names if units else text.tokens,
@@ -310,8 +308,8 @@ def attribution(
             **text.details,
             **(details or {}),
         },
-        text=joined,
-        offsets=units.offsets if units else offsets,
+        text=text.joined,
+        offsets=units.offsets if units else text.offsets,
     )
 
 
