@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
@@ -23,9 +22,8 @@ Text = str | tuple[str, str] | Sequence[int] | Sequence[Message]
 MOST_TEXTS = 1_000_000
 SPACE_SIGN, BROKEN = "▁", "\ufffd"
 """How vocabularies of SentencePiece spell a space, and what stands for bytes that are no character."""
-_ONE_AT_A_TIME = threading.Lock()
-"""Fast tokenizers keep how they cut and pad as state, which one call sets and another reads."""
-TRIES = 100
+TRIES = 1_000
+"""How often a text is read again because another thread has set how the same tokenizer cuts and pads."""
 TEXT_OR_PAIR = "a string, a pair (first, second) of strings, token ids, messages, or a list of these"
 
 
@@ -457,7 +455,8 @@ def control_ids(tokenizer: Any) -> set[int]:
 
 def tokenised(tokenizer: Any, *columns: list, max_length: int | None = None, bare: bool = False) -> Any:
     """What a tokenizer makes of texts, or of pairs in two columns: whole, or cut as it cuts to `max_length`;
-    `bare` texts get no special tokens. Another thread may use the tokenizer at the same time.
+    `bare` texts get no special tokens. Fast tokenizers keep how they cut and pad as state, which other
+    threads set, too, so the result is checked.
 
     Raises
     ------
@@ -467,11 +466,10 @@ def tokenised(tokenizer: Any, *columns: list, max_length: int | None = None, bar
     cut |= {"add_special_tokens": not bare, "return_offsets_mapping": tokenizer.is_fast}
     try:
         for _ in range(TRIES):
-            with _ONE_AT_A_TIME:
-                rows = tokenizer(*columns, verbose=False, return_special_tokens_mask=True, **cut)
+            rows = tokenizer(*columns, verbose=False, return_special_tokens_mask=True, **cut)
             if all(_as_asked(one, max_length) for one in rows.encodings or ()):
-                break
-        return rows
+                return rows
+        raise RuntimeError("other threads change it at the same time")
     except BaseException as error:
         # Of Rust: an expression of its own that backtracks without end makes it panic, which no Exception is.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
@@ -482,7 +480,7 @@ def tokenised(tokenizer: Any, *columns: list, max_length: int | None = None, bar
 
 
 def _as_asked(encoding: Any, length: int | None) -> bool:
-    """Whether a text is whole, or cut to this length, without padding: the caller's own calls set these."""
+    """Whether a text is whole, or cut to this length, and without padding."""
     cut = not encoding.overflowing if length is None else len(encoding) == length
     return cut and all(encoding.attention_mask)
 
