@@ -336,7 +336,7 @@ def test_at_load_a_text_passes_every_window(family: str) -> None:
 # -- token ids, messages, markers ---------------------------------------------------------------------------
 
 
-def talker() -> tuple[Any, Any]:
+def talker(task: str = "ForCausalLM") -> tuple[Any, Any]:
     """A language model with a chat template, and turns as special tokens."""
     _, tokenizer = pre_norm("llama")
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|turn|>", "<|end|>"]})
@@ -353,7 +353,7 @@ def talker() -> tuple[Any, Any]:
         max_position_embeddings=64,
         pad_token_id=tokenizer.pad_token_id,
     )
-    network = transformers.LlamaForCausalLM(config)
+    network = getattr(transformers, f"Llama{task}")(config)
     randomise(network, 0)
     tokenizer.model_max_length = 64
     return network.eval(), tokenizer
@@ -380,7 +380,14 @@ def test_a_talk_is_what_the_chat_template_makes_of_it() -> None:
     two = attribute(clf, [talk, TEXTS[0], ids[0].tolist()], method="attnlrp", target="film")
     np.testing.assert_allclose(two[0].scores, two[2].scores, atol=1e-7)
     answered = [*talk, {"role": "assistant", "content": "no"}]
-    assert clf.encode(answered)[0].tokens[-1] == "<|end|>"
+    begun = tokenizer.apply_chat_template(answered, continue_final_message=True, return_dict=False)
+    assert list(clf.encode(answered)[0].input_ids) == begun != clf.encode(answered[:1])[0].input_ids
+    reads = load_classifier(*talker("ForSequenceClassification"))
+    closed = tokenizer.apply_chat_template(answered, return_dict=False)
+    assert (
+        list(reads.encode(answered)[0].input_ids) == closed
+        and reads.encode(answered)[0].tokens[-1] == "<|end|>"
+    )
 
 
 def test_ids_and_talks_that_cannot_be_read_are_refused() -> None:

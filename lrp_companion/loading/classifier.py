@@ -33,7 +33,6 @@ from lrp_companion.loading.compute import (
 )
 from lrp_companion.loading.images import EncodedImage, ImageReader, PixelScale
 from lrp_companion.loading.model_card import card_of, fingerprint_of
-from lrp_companion.loading.offsets import offsets_of
 from lrp_companion.loading.places import EMBEDDED_FOLDER, embedded_models
 from lrp_companion.loading.reading import PREPROCESSOR, Readable, readable
 from lrp_companion.loading.texts import (
@@ -241,7 +240,7 @@ class Classifier:
             return int(position)
         named = []
         if isinstance(position, str):
-            joined, offsets = offsets_of(self, text)
+            joined, offsets = text.joined, text.offsets
             starts = {start for start, end in word_spans(joined) if joined[start:end] == position}
             blank = [len(joined[start:end]) - len(joined[start:end].lstrip()) for start, end in offsets]
             named = [
@@ -268,7 +267,7 @@ class Classifier:
         """
         if not (self.encoder.wiring.of_vocabulary and isinstance(target, str)):
             return target
-        ids = tokenised(self.tokenizer, [target], add_special_tokens=False)["input_ids"][0]
+        ids = tokenised(self.tokenizer, [target], bare=True)["input_ids"][0]
         if len(ids) == 1 and ids[0] != self.tokenizer.unk_token_id:
             return int(ids[0])
         tokens = ", ".join(map(repr, token_texts(self.tokenizer, ids))) or "none"

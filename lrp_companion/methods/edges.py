@@ -32,10 +32,11 @@ from lrp_companion.attribution import Attribution
 from lrp_companion.checks import choose
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.loading.compute import as_recorded
-from lrp_companion.methods.common import check_output, settle, targets_of, to_numpy, watch
+from lrp_companion.methods.common import classes_of, targets_of, to_numpy, watch
 from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
 from lrp_companion.methods.perturbation import kept_logits
-from lrp_companion.methods.text_method import Work, text_method
+from lrp_companion.methods.request import Request
+from lrp_companion.registry import method
 from lrp_companion.tape.attention import Context, Heads
 from lrp_companion.tape.encoder import Tape
 
@@ -95,7 +96,7 @@ class Removal:
 def removals(tape: Tape) -> list[list[Removal]]:
     """The removals of each layer, in groups of heads, and last of a mean that the head reads, if it does."""
     steps = [layer.attend for layer in tape.layers]
-    out = [[Removal.of_heads(heads, step.context) for heads in step.at_work.groups()] for step in steps]
+    out = [[Removal.of_heads(heads, step.context) for heads in step.at_request.groups()] for step in steps]
     head = tape.head
     if head.readout.weights is not None:
         x = tape.layers[-1].output if head.final_norm is None else head.final_norm.y
@@ -136,7 +137,7 @@ def edge_loo(
         ids, mask, further = clf.batch([encoded])
         with torch.no_grad():
             tape = clf.encoder.forward(ids, mask, **further)
-        chosen, tokens = int(settle(targets, tape.logits)), len(encoded)
+        chosen, tokens = int(classes_of(targets, tape.logits)), len(encoded)
         inputs = ids.expand(tokens, *ids.shape[1:]), mask.expand(tokens, -1), further
         upper = partial(_upper, clf, inputs, chosen)
         lost = [
@@ -181,17 +182,17 @@ def _upper(clf: Classifier, inputs: Any, target: int, number: int, added: Tensor
         return logits.detach(), torch.autograd.grad(logits.sum(), leaf)[0]
 
 
-@text_method("secant-mask-gradient", "output")
+@method("secant-mask-gradient", takes=("output",))
 @torch.no_grad()
 def secant_mask_gradient(
-    work: Work,
+    request: Request,
     *,
     special: str = "exact",
     groups: int | str = 1,
     nodes: int | Sequence[float] | None = None,
     seed: int | None = None,
 ) -> list[Attribution]:
-    """Secant form of the mask gradient: `sum of D_ji . g_j` over the edges, with g of the intact network.
+    """Secant form of the mask gradient: `sum of D_ji . g_j` over the edges, with g of the intact netrequest.
 
     One forward and one backward pass, without rules. It is the exact formula of LOO by the attention mask
     with one slip: g is taken where nothing is masked. Its divisor `1 - A_ji` is what the mask gradient lacks,
@@ -201,39 +202,41 @@ def secant_mask_gradient(
     `nodes` g is a mean along the token's own mask, by the passes of `mask-gradient`.
     """
     choose("attribute", "special", special, ("exact", "secant"))
-    check_output(work.output, work.clf)
     plan(1, groups, nodes, seed)
-    out = list[Any]([None] * len(work.texts))
+    out = list[Any]([None] * len(request.texts))
     one_group = groups == 1
-    for rows, ids, mask, further in work.batches(shared=False) if one_group else _one_by_one(work):
+    for rows, ids, mask, further in request.batches(shared=False) if one_group else _one_by_one(request):
         inputs = ids, mask, further
-        tape, chosen, values, g = _at_reads(work, rows, *inputs)
+        tape, chosen, values, g = _at_reads(request, rows, *inputs)
         lost = removals(tape)
         scores = to_numpy(_scores(tape, lost, g))
         for k, i in enumerate(rows):
             known: dict[str, Any] = {"target": int(chosen[k]), "logit": float(tape.logits[k, chosen[k]])}
-            of_text, passes = scores[k, : len(work.texts[i])], 1
+            of_text, passes = scores[k, : len(request.texts[i])], 1
             if not one_group:
                 group, points, weights = plan(len(of_text), groups, nodes, seed)
                 masks = quadrature_rows(group, points)[1:]
-                _, _, _, g = _at_reads(work, [i] * len(masks), *inputs, keep=masks, target=known["target"])
+                _, _, _, g = _at_reads(request, [i] * len(masks), *inputs, keep=masks, target=known["target"])
                 more, passes = to_numpy(_scores(tape, lost, g)), 1 + len(masks)
                 of_text = integrate(np.concatenate([scores, more]), group, points, weights)
-            known["choices"] = {"special": special, "groups": groups, "seed": seed, "output": work.output}
+            known["choices"] = {"special": special, "groups": groups, "seed": seed, "output": request.output}
             known["details"] = {"passes": (passes, passes), "value": float(values[k])}
             out[i] = of_text, known
     if special == "exact":
-        _special_exact(work, out)
-    return [work.record(text, scores, **known) for text, (scores, known) in zip(work.texts, out, strict=True)]
+        _special_exact(request, out)
+    return [
+        request.record(text, scores, **known)
+        for text, (scores, known) in zip(request.texts, out, strict=True)
+    ]
 
 
-def _one_by_one(work: Work) -> Iterator[tuple[list[int], Tensor, Tensor, dict[str, Any]]]:
-    for i in watch(range(len(work.texts)), progress=work.progress, label=work.name):
-        yield [i], *work.clf.batch([work.texts[i]])
+def _one_by_one(request: Request) -> Iterator[tuple[list[int], Tensor, Tensor, dict[str, Any]]]:
+    for i in watch(range(len(request.texts)), progress=request.progress, label=request.name):
+        yield [i], *request.clf.batch([request.texts[i]])
 
 
 def _at_reads(
-    work: Work,
+    request: Request,
     rows: Sequence[int],
     ids: Tensor,
     mask: Tensor,
@@ -245,7 +248,7 @@ def _at_reads(
     """A forward pass: its tape, classes, explained values, and the gradient (B, h, T, d) at what each layer
     reads; of one text under several masks `keep` (R, T).
     """
-    clf, count = work.clf, len(rows)
+    clf, count = request.clf, len(rows)
     w, dtype, device = clf.encoder.wiring, clf.dtype, clf.device
     soft = None if keep is None else torch.as_tensor(keep, dtype=dtype, device=device)
     shapes: list[tuple[int, ...]] = [
@@ -261,8 +264,8 @@ def _at_reads(
         tape = clf.encoder.forward(
             ids.expand(count, *ids.shape[1:]), mask.expand(count, -1), added=more, keep=soft, **further
         )
-        chosen = work.settled(rows, tape.logits) if target is None else torch.tensor([target] * count)
-        values = work.read(tape.logits, chosen)
+        chosen = request.classes(rows, tape.logits) if target is None else torch.tensor([target] * count)
+        values = request.read(tape.logits, chosen)
         g = torch.autograd.grad(values.sum(), added)
     return tape, chosen, values, [part if part.ndim == 4 else part[:, None, None] for part in g]
 
@@ -290,14 +293,14 @@ def _own_unread(tape: Tape) -> Tensor:
     return own
 
 
-def _special_exact(work: Work, out: list[Any]) -> None:
+def _special_exact(request: Request, out: list[Any]) -> None:
     """Put LOO by the attention mask in place of the scores of special tokens."""
-    jobs = [(i, place) for i, text in enumerate(work.texts) for place in np.flatnonzero(text.special)]
+    jobs = [(i, place) for i, text in enumerate(request.texts) for place in np.flatnonzero(text.special)]
     if not jobs:
         return
-    kept = [(work.texts[i], np.arange(len(work.texts[i])) != place) for i, place in jobs]
-    logits = kept_logits(work.clf, kept, batch_tokens=work.batch_tokens, progress=work.progress)
-    values = work.read(logits, torch.tensor([out[i][1]["target"] for i, _ in jobs]))
+    kept = [(request.texts[i], np.arange(len(request.texts[i])) != place) for i, place in jobs]
+    logits = kept_logits(request.clf, kept, batch_tokens=request.batch_tokens, progress=request.progress)
+    values = request.read(logits, torch.tensor([out[i][1]["target"] for i, _ in jobs]))
     for (i, place), without in zip(jobs, values.tolist(), strict=True):
         scores, known = out[i]
         scores[place] = known["details"]["value"] - without
