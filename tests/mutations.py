@@ -576,7 +576,7 @@ MUTATIONS: list[Mutation] = [
                file="tape/packed.py"),
     same_logit("frequencies rounded", "name in module._non_persistent_buffers_set", "False",
                "frequencies_stay_in_float32"),
-    same_logit("no text is compared again", "texts if clf.compare in COMPARE else ()", "()",
+    same_logit("no text is compared again", "for text in texts:", "for text in ():",
                "all_texts_are_compared_if_asked", file="loading/comparison.py"),
     same_logit("messages without the answer's start", "asked = self.prompts and", "asked = False and",
                "a_talk_is_what_the_chat_template_makes_of_it", file="loading/texts.py"),

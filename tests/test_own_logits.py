@@ -268,37 +268,50 @@ def test_modules_that_transformers_keeps_in_float32_are_kept() -> None:
 # -- the comparison -----------------------------------------------------------------------------------------
 
 
-def broken(clf: lrp.Classifier, from_tokens: int) -> None:
-    """Make the network add 1 to the logits of texts of so many tokens."""
+def breakable(network: Any) -> list[int]:
+    """Make a network add 1 to the logits of texts of at least as many tokens as the list says; list its
+    calls, too.
+    """
+    state, kind = [10**9], type(network)
 
-    def add(module: Any, args: Any, inputs: Any, out: Any) -> Any:
-        ids = inputs.get("input_ids")
-        far = ids is not None and ids.shape[1] >= from_tokens
-        return dataclasses.replace(out, logits=out.logits + 1.0 * far)
+    class Breakable(kind):  # type: ignore[misc,valid-type]
+        def forward(self, input_ids: Any = None, **inputs: Any) -> Any:
+            state.append(1)
+            out = super().forward(input_ids=input_ids, **inputs)
+            far = input_ids is not None and input_ids.shape[1] >= state[0]
+            return dataclasses.replace(out, logits=out.logits + 1.0 * far)
 
-    clf.network.register_forward_hook(add, with_kwargs=True)
+    Breakable.__name__, Breakable.__module__ = kind.__name__, kind.__module__
+    network.__class__ = Breakable
+    return state
 
 
 @pytest.mark.parametrize("family", ["bert", "llama", "roberta"])
 @pytest.mark.parametrize("method", ["loo", "attnlrp", "ig", "mask-gradient", "rollout"])
 def test_a_logit_that_is_not_the_networks_is_refused(family: str, method: str) -> None:
-    clf = load_classifier(*build(family), dtype="float64")
+    network, tokenizer = build(family)
+    state = breakable(network)
+    clf = load_classifier(network, tokenizer, dtype="float64")
     more = {"baseline": "zero"} if method == "ig" else {}
     if method == "rollout" and family == "llama":
         more = {"row": "mean"}
-    broken(clf, from_tokens=12)
+    state[0] = 12
     attribute(clf, TEXTS[0], method=method, **more)
     with pytest.raises(ModelError, match=r"whose logit of '\w+' is .* by the network .* and .* by the tape"):
         attribute(clf, [TEXTS[0], TEXTS[3]], method=method, **more)
     for call in (lrp.layer_lattice, lrp.layer_relevance):
         with pytest.raises(ModelError, match="by the network"):
             call(clf, TEXTS[3])
+    report = lrp.check(clf, TEXTS[3])
+    assert report.broken and [figure.name for figure in report.figures] == ["logits"]
 
 
 def test_all_texts_are_compared_if_asked() -> None:
-    clf = load_classifier(*build("bert"), dtype="float64")
+    network, tokenizer = build("bert")
+    state = breakable(network)
+    clf = load_classifier(network, tokenizer, dtype="float64")
     attribute(clf, TEXTS[3], method="attnlrp")
-    broken(clf, from_tokens=0)
+    state[0] = 0
     attribute(clf, TEXTS[0], method="attnlrp")  # no longer than what was compared
     with pytest.raises(ModelError, match="by the network"):
         attribute(clf, TEXTS[0], method="attnlrp", compare="all")
@@ -306,22 +319,24 @@ def test_all_texts_are_compared_if_asked() -> None:
         attribute(clf, (TEXTS[0], TEXTS[0]), method="attnlrp")  # as a pair it is new
     with pytest.raises(InputError, match="compare 'some'"):
         attribute(clf, TEXTS[0], method="attnlrp", compare="some")
-    network, tokenizer = build("bert")
+    state[0] = 10**9
     clf = load_classifier(network, tokenizer, compare="all")
-    broken(clf, from_tokens=0)
+    state[0] = 0
     with pytest.raises(ModelError, match="by the network"):
         attribute(clf, TEXTS[2], method="loo")
 
 
 def test_a_text_is_compared_once() -> None:
-    clf = load_classifier(*build("bert"))
-    calls = []
-    clf.network.register_forward_hook(lambda *_: calls.append(1))
+    network, tokenizer = build("bert")
+    state = breakable(network)
+    clf = load_classifier(network, tokenizer)
+    del state[1:]
     for _ in range(3):
         attribute(clf, list(TEXTS), method="attnlrp")
-    assert len(calls) == 1
+        attribute(clf, list(TEXTS), method="attnlrp", target=1, contrast=0)
+    assert state[1:] == [1]
     attribute(clf, list(TEXTS), method="loo", compare="all")
-    assert len(calls) == 1 + len(TEXTS)
+    assert len(state[1:]) == 1 + len(TEXTS)
 
 
 @pytest.mark.parametrize("family", ["mistral", "gemma3_text", "modernbert"])

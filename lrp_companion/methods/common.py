@@ -32,9 +32,9 @@ MOST_STEPS = 1000
 
 
 def check_classifier(operation: str, model: object, *, expected: str = "a Classifier") -> Classifier:
-    """Return the model if `load_classifier` made it; else raise `ModelError`."""
+    """Return the model if `load_classifier` made it, as its network is now; else raise `ModelError`."""
     if isinstance(model, Classifier):
-        return model
+        return model.follow()
     got = f"a model of type {type(model).__name__}"
     raise ModelError(operation, got=got, expected=expected, hint="load one with load_classifier")
 

@@ -96,7 +96,7 @@ class Removal:
 def removals(tape: Tape) -> list[list[Removal]]:
     """The removals of each layer, in groups of heads, and last of a mean that the head reads, if it does."""
     steps = [layer.attend for layer in tape.layers]
-    out = [[Removal.of_heads(heads, step.context) for heads in step.at_request.groups()] for step in steps]
+    out = [[Removal.of_heads(heads, step.context) for heads in step.at_work.groups()] for step in steps]
     head = tape.head
     if head.readout.weights is not None:
         x = tape.layers[-1].output if head.final_norm is None else head.final_norm.y
@@ -192,7 +192,7 @@ def secant_mask_gradient(
     nodes: int | Sequence[float] | None = None,
     seed: int | None = None,
 ) -> list[Attribution]:
-    """Secant form of the mask gradient: `sum of D_ji . g_j` over the edges, with g of the intact netrequest.
+    """Secant form of the mask gradient: `sum of D_ji . g_j` over the edges, with g of the intact network.
 
     One forward and one backward pass, without rules. It is the exact formula of LOO by the attention mask
     with one slip: g is taken where nothing is masked. Its divisor `1 - A_ji` is what the mask gradient lacks,

@@ -109,7 +109,7 @@ def summary(of: Leads) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        `d`, an interval (its n: encoders; of one encoder over trainings and sentences, as `mean_over` has it),
+        `d`, an interval (its n: encoders; of one encoder over trainings and sentences, as in `mean_over`),
         `ahead`, `encoders`, `below` (encoders with a mean below 0), `trainings`, `smallest` and
         `largest` (mean of a training).
     """
