@@ -109,9 +109,8 @@ def summary(of: Leads) -> pd.DataFrame:
     Returns
     -------
     DataFrame
-        `d`, an interval (its n: encoders; of one encoder over trainings and sentences, as in `mean_over`),
-        `ahead`, `encoders`, `below` (encoders with a mean below 0), `trainings`, `smallest` and
-        `largest` (mean of a training).
+        `d`, an interval (its n: encoders; of a single encoder as `mean_over` has it), `ahead`, `encoders`,
+        `below` (encoders with a mean below 0), `trainings`, `smallest`, `largest` (mean of a training).
     """
     means = by_training(of).map(lambda value: value.mean)
     encoders = means.groupby("encoder").mean()
