@@ -112,6 +112,34 @@ def agrees(given: dict[str, float], wanted: dict[str, float]) -> None:
         assert given[name] == pytest.approx(r, abs=2e-4), name
 
 
+ASK = """values => {
+    const {model} = document.querySelector('[data-companion-widget]').companion;
+    const panel = document.querySelector('.lrp-panel');
+    window.charts = [];
+    const lines = () => [...panel.querySelectorAll('.lrp-paths polyline')].filter(p => p.checkVisibility());
+    const chart = () => charts.push(lines().map(line => line.outerHTML));
+    new MutationObserver(chart).observe(panel, {subtree: true, childList: true, characterData: true});
+    for (const key in values) model.set(key, values[key]);
+    const status = panel.querySelector('[role=status]').textContent;
+    return [status, panel.querySelectorAll('ol').length, panel.classList.contains('lrp-stale')];
+}"""
+
+
+def test_the_sentence_before_is_never_shown_as_the_answer(at: Any) -> None:
+    page, watch = at(f"#sentence.text={quote(TEXT)}")
+    before = page.locator(".lrp-paths polyline").evaluate_all("all => all.map(line => line.outerHTML)")
+    assert before and page.evaluate(ASK, {"text": SECOND}) == ["Computing", 0, False]
+    page.wait_for_function(DONE)
+    assert not [chart for chart in page.evaluate("charts") if set(before) & set(chart)]
+    for change in ({"target": 1}, {"site": "word+position"}):
+        assert page.evaluate(ASK, change) == ["Computing", 5, True]  # the rows of the other class, faded
+        page.wait_for_function(DONE)
+        assert not page.locator(".lrp-stale").count()
+    assert page.evaluate(ASK, {"text": "film " * 60}) == ["Computing", 0, False]
+    page.wait_for_function("document.querySelector('.lrp-panel [role=status]').textContent.includes('most')")
+    assert not page.locator(".lrp-panel ol, .lrp-stale").count() and watch.nothing()
+
+
 @pytest.mark.parametrize("scheme", ["http", "file"])
 def test_a_typed_sentence_gives_pythons_numbers(
     scheme: str, at: Any, exported: Path, python: Classifier
@@ -454,8 +482,11 @@ def test_the_text_box_of_chapter_3_works_without_a_kernel(html: Path, visit: Any
     flow_box.scroll_into_view_if_needed()
     flow_box.locator("button.lrp-load").click()  # the model is there already
     flow_box.locator("input[type=text]").fill("a dull film")
-    flow_box.get_by_role("button", name="layer by layer").click()
+    flow = page.locator('[data-companion-widget="layer_flow"]').first
+    flow_box.get_by_role("button", name="layer by layer").evaluate("button => button.click()")
+    assert "lrp-stale" in flow.get_attribute("class")
     flow_box.get_by_text("now show your sentence").wait_for()
+    assert "lrp-stale" not in flow.get_attribute("class")
     shown = page.evaluate(
         """() => {
             const {model} = document.querySelector('[data-companion-widget="layer_flow"]').companion;
