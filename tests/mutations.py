@@ -192,6 +192,9 @@ worth = of("book/lrp_book/worth.py", "test_ch05.py::test_loo_of_another_training
 split = of(
     "book/lrp_book/ch06_causes.py", "test_recomputed.py::test_the_split_by_the_sign_at_cls[imdb-companion]"
 )
+edges = of("methods/edges.py", "test_edges.py")
+cuts = of("tape/attention.py", "test_edges.py::TestCuts")
+cut_texts = of("methods/lrp.py", "test_edges.py::TestKeyCut")
 judged = of("lab/paper/primary.py", "test_report.py::test_an_interval_is_compared_with_the_margin")
 
 
@@ -634,6 +637,17 @@ MUTATIONS: list[Mutation] = [
          "start = clf.encoder.embed(torch.zeros_like(ids))", "start = torch.zeros_like(word)"),
     seen("pixels far off", "loading/images.py",
          "if pixels.min() < 2 * low - high or pixels.max() > 2 * high - low:", "if False:"),
+    edges("edges: no divisor", "cls(a / (1 - a).scatter(-1, largest, 1.0)", "cls(a / (1 - 0 * a)"),
+    edges("edges: nothing is masked above", "[None if k <= number else masked for k", "[None for k"),
+    edges("secant: own queries count", "(effects * ~own if", "(effects if"),
+    edges("secant: special tokens keep the formula", 'if special == "exact":', "if False:"),
+    cuts("a cut carries half", "else tokens, 0)", "else tokens, 0) + g / 2"),
+    cuts("shares of the products are exchanged", "of_read, of_scores = self.shares",
+         "of_scores, of_read = self.shares"),
+    cuts("padding draws attention, too", "queries = self.attended.to(attention)",
+         "queries = torch.ones_like(self.attended).to(attention)"),
+    cut_texts("cut at all tokens, not at the special ones", '{"special": special,',
+              '{"special": attended.bool(),'),
     Mutation("two data sets: trainings are left out", "lab/paper/claims.py",
              "_smaller_gain(len(out) + 1, [*known, *trained_again])", "_smaller_gain(len(out) + 1, known)",
              ("test_report.py",)),

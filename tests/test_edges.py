@@ -205,7 +205,7 @@ class TestCuts:
             assert_near(shared[every][name].numpy(), value.numpy(), 1e-12)
 
     def test_sinks_are_the_keys_that_draw_attention(self) -> None:
-        """Where one key draws more than the threshold in a layer, cutting sinks is cutting that key there."""
+        """Whatever the threshold; queries that are padding draw nothing."""
         model, rows = network("bert")
         randomise(model, 0)
         numbers, mask = pad(rows[:2], 0, CPU)
@@ -213,9 +213,9 @@ class TestCuts:
             tape = Encoder(model).forward(numbers, mask)
             for layer in tape.layers:
                 drawn = (layer.attention.mean(1) * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
-                threshold = float(drawn.max(1).values.min()) * 0.999
-                cut = PathCut("key", mask.bool(), drawn=threshold).of(layer.attention)
-                assert (cut == (drawn > threshold)).all() and cut.any(1).all() and not cut[mask == 0].any()
+                for threshold in drawn.flatten().tolist():
+                    cut = PathCut("key", mask.bool(), drawn=0.999 * threshold).of(layer.attention)
+                    assert (cut == (drawn > 0.999 * threshold)).all()
 
 
 class TestKeyCut:
