@@ -210,8 +210,8 @@ def loo(request: Request, *, removal: str = "attention-mask") -> list[Attributio
 
 
 def _without_each(request: Request, units: Sequence[Units], removal: str) -> list[Tensor]:
-    """The logits (1 + U, C) of each text: whole, and without each of its units. What several texts of one
-    pass are without is removed once for all of them.
+    """The logits (1 + U, C) of each text: complete, and without each of its units. Texts that share a forward
+    pass share the removals, too.
     """
     options: dict[str, Any] = {"batch_tokens": request.batch_tokens, "progress": request.progress}
     options |= {"removal": removal, "label": request.name}
