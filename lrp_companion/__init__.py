@@ -14,6 +14,7 @@ _HOME = {
     "family": "families",
     "rule_set": "methods.lrp",
     "attribute": "methods",
+    "edge_loo": "methods.edges",
     "layer_lattice": "methods",
     "layer_relevance": "methods",
     "removal_evaluator": "methods",

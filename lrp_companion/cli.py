@@ -107,9 +107,7 @@ def _explain(args: argparse.Namespace) -> None:
 
 
 def _class(clf: Any, text: str) -> int | str:
-    """A class as the command names it: a label (01 is the label 1) or a language model's token, or else the
-    number of a class.
-    """
+    """A class as the command names it: a label or a language model's token, or else the number of a class."""
     from lrp_companion.sources.dataset import whole_number
 
     if text in clf.labels:
@@ -124,7 +122,7 @@ def _class(clf: Any, text: str) -> int | str:
             )
         if spelled:
             return spelled[0]
-    if not re.fullmatch(r"-?[0-9]{1,18}", text):
+    if not re.fullmatch(r"-?(0|[1-9][0-9]{0,17})", text):
         return text
     if clf.encoder.wiring.of_vocabulary:
         with suppress(InputError):

@@ -51,8 +51,8 @@ class Completion(list[Attribution]):
 
     @property
     def text(self) -> str:
-        """The completion."""
-        return "".join(self.tokens)
+        """The completion, as it was given or written."""
+        return "".join(str(r.details.get("text", r.details["label"])) for r in self)
 
     def table(self) -> xr.DataArray:
         """The scores as a labelled array: token of the completion x token before it; NaN after it."""

@@ -125,6 +125,7 @@ PACKAGE = (
     _row("pa-lrp", "PA-LRP", PASSES, ("#a8216b", "P", (0, (4, 1.5, 1, 1.5)))),
     _row("lrp", "LRP", PASSES, ("#5d5d8a", "p", (0, (2, 1)))),
     _row("mask-gradient", "mask gradient", _gradient_passes, ("#946500", "*", (0, (8, 2))), dial="groups"),
+    _row("secant-mask-gradient", "secant mask gradient", PASSES, ("#b8560f", ">", (0, (5, 1)))),
     _row("hybrid", "hybrid", _hybrid_passes, ("#3d6b1f", "h", (0, (5, 1, 1, 1, 1, 1))), dial="exact"),
     _row("sampled-loo", "sampled LOO", _sampled_passes, ("#30616b", "d", (0, (1, 3))), dial="budget"),
     _row("shapley", "Shapley", _subset_passes, ("#5c5200", "<", (0, (7, 1, 1, 1))), dial="permutations"),

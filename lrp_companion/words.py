@@ -32,7 +32,8 @@ _WHOLE = re.compile(  # what stays in one word, signs and all
     re.VERBOSE | re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"[^\n]*?(?:[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？]+|(?=\n)|$)")
-_NAME = re.compile(r"[\[<].+[\]>]")
+_NAME = re.compile(r"[\[<](?!0x[0-9A-F]{2}>).+[\]>]")  # <0xE4> is no name, but a byte
+_SPACES = "▁Ġ "  # how vocabularies write a space; its token has the place of the letter that follows
 FURTHER, SPACE = "…", "␣"
 """How a further token of one character is shown, and a token of spaces."""
 
@@ -286,24 +287,28 @@ def readable(
     """Return tokens in readable form: the text itself where a vocabulary spells bytes or spaces.
 
     A token that equals its text, apart from case and accents, does not change; nor do `##ing` and names such
-    as [UNK]. Each character is shown once: a further token of it is shown as `…`.
+    as [UNK]. Each character is shown once: a further token of it is shown as `…`, one of the space as `␣`.
 
-    >>> offsets = [(0, 0), (0, 2), (3, 4), (3, 4), (4, 5)]
-    >>> readable(["<s>", "ca", "Ġ", "Ã", "fs"], "ca\\u00a0üb", offsets, np.array([True, *[False] * 4]))
-    ('<s>', 'ca', 'ü', '…', 'b')
+    >>> offsets = [(0, 0), (0, 1), (0, 2), (2, 3), (2, 3)]
+    >>> readable(["<s>", "▁", "ca", "Ã", "¼"], "caü", offsets, np.array([True, *[False] * 4]))
+    ('<s>', '␣', 'ca', 'ü', '…')
     """
     if len(offsets) != len(tokens):
         return tuple(tokens)
-    out, shown = [], 0
+    out, shown, last = [], 0, 0
     for token, offset, alone in zip(tokens, offsets, special, strict=True):
         start, end = _trimmed(text, offset)
-        if alone or _NAME.fullmatch(token) or plain(token.removeprefix("##")) == plain(text[start:end]):
+        if start < last and not alone:  # the second text comes first, or a text comes twice
+            shown = 0
+        spelled = start >= shown and plain(token.removeprefix("##")) == plain(text[start:end])
+        if alone or _NAME.fullmatch(token) or spelled:
             out.append(token)
-        elif start == end:
+        elif start == end or not token.strip(_SPACES):
             out.append(SPACE)
+            end = start
         else:
             out.append(text[max(start, shown) : end] or FURTHER)
-        shown = max(shown, end)
+        shown, last = max(shown, end), start
     return tuple(out)
 
 

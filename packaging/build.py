@@ -1,10 +1,7 @@
-"""Build what goes to a package index: wheel and sdist of the code, and the wheel of the weights.
+"""Build the wheels: the code, and the weights of the embedded classifier as `lrp-companion-model`.
 
-`python packaging/build.py OUT` writes them into the folder OUT.
-
-The code comes without the embedded weights (66 MB), which are a distribution of their own,
-`lrp-companion-model`, made from the same tree. In a checkout the weights lie in the package, and nothing of
-this is needed.
+`python3 packaging/build.py dist` writes both into `dist`; any Python 3.11 with pip does, since pip brings the
+setuptools that the projects ask for. Both are made from copies, so that no build folder is left here.
 """
 
 from __future__ import annotations
@@ -54,15 +51,12 @@ def version() -> str:
     return re.findall(r'^__version__ = "([^"]+)"', text, re.MULTILINE)[0]
 
 
-def made(project: Path, kind: str, out: Path) -> Path:
-    """Build one wheel or sdist of a project with the setuptools of this environment; return its path."""
-    call = f"import setuptools.build_meta as b; print(b.build_{kind}({str(out)!r}))"
-    done = subprocess.run(
-        [sys.executable, "-c", call], cwd=project, capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise SystemExit(f"build: {project.name} gives no {kind}:\n{done.stderr}")
-    return out / done.stdout.strip().splitlines()[-1]
+def wheel(project: Path, out: Path) -> None:
+    """Build the wheel of a project, isolated from this environment."""
+    quiet = ("--quiet", "--disable-pip-version-check", "--no-deps")
+    command = [sys.executable, "-m", "pip", "wheel", *quiet, "--wheel-dir", str(out), str(project)]
+    if subprocess.run(command, check=False).returncode:
+        raise SystemExit(f"build: pip gives no wheel of {project.name}; its words stand above")
 
 
 def model_project(folder: Path) -> Path:
@@ -90,16 +84,13 @@ def code_project(folder: Path) -> Path:
     return folder
 
 
-def main(out: Path) -> list[Path]:
-    """Build everything into a folder, and print what was made with its size."""
-    out.mkdir(parents=True, exist_ok=True)
+def main(out: Path) -> None:
+    """Build both wheels into a folder, and print what was made with its size."""
     with tempfile.TemporaryDirectory() as code, tempfile.TemporaryDirectory() as model:
-        projects = {"code": code_project(Path(code)), "model": model_project(Path(model))}
-        wanted = (("code", "wheel"), ("code", "sdist"), ("model", "wheel"))
-        paths = [made(projects[project], kind, out.resolve()) for project, kind in wanted]
-    for path in paths:
+        for project in (code_project(Path(code)), model_project(Path(model))):
+            wheel(project, out)
+    for path in sorted(out.glob("*.whl")):
         print(f"{path.stat().st_size / 1e6:6.1f} MB  {path.name}")
-    return paths
 
 
 if __name__ == "__main__":

@@ -10,8 +10,11 @@ from __future__ import annotations
 import functools
 import http.server
 import os
+import shutil
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +24,8 @@ import pytest
 
 from lrp_companion.widgets.base import Widget, front_end, page_script
 
+PATIENCE = 120_000
+"""Milliseconds after which a wait that should succeed has failed: many times what a busy machine needs."""
 ROOT = Path(__file__).resolve().parent.parent
 HTML = ROOT / "_build" / "html"
 FLAGS = [
@@ -33,6 +38,15 @@ FLAGS = [
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
+FONTS = """<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig>
+<dir>{fonts}</dir><cachedir>{cache}</cachedir>
+<alias binding="same"><family>monospace</family><prefer><family>DejaVu Sans Mono</family></prefer></alias>
+<match><edit name="family" mode="append_last"><string>DejaVu Sans</string></edit></match>
+<match target="font"><edit name="hinting"><bool>false</bool></edit></match>
+</fontconfig>
+"""
+"""Matplotlib's fonts and no other: what a page measures does not hang on the fonts of the machine."""
 
 
 def missing(reason: str) -> Any:
@@ -40,6 +54,30 @@ def missing(reason: str) -> Any:
     if os.environ.get("LRP_REQUIRE_BROWSER") == "1":
         pytest.fail(f"LRP_REQUIRE_BROWSER=1, but {reason}")
     pytest.skip(reason)
+
+
+@contextmanager
+def chromium(folder: Path) -> Iterator[Any]:
+    """Chromium with the fonts that the tests bring, and with patience; `folder` keeps their list."""
+    programs = ("chromium", "chromium-browser", "google-chrome")
+    program = next(filter(None, map(shutil.which, programs)), None)
+    if program is None:
+        missing("there is no Chromium on this machine")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("playwright is not installed; install the extra dev")
+    import matplotlib
+
+    listed = folder / "fonts.conf"
+    listed.write_text(FONTS.format(fonts=Path(matplotlib.get_data_path(), "fonts", "ttf"), cache=folder))
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=program, args=FLAGS, env={**os.environ, "FONTCONFIG_FILE": str(listed)}
+        )
+        browser.on("context", lambda context: context.set_default_timeout(PATIENCE))
+        yield browser
+        browser.close()
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):
@@ -126,6 +164,23 @@ def widget_page(widget: Widget, folder: Path, *, theme: str = "light") -> str:
     return page.as_uri()
 
 
+def frames(page: Any, count: int) -> None:
+    """Wait until the page was drawn that often: on a busy machine it takes longer."""
+    page.evaluate(
+        "count => new Promise(done => { const next = () => count-- ? requestAnimationFrame(next) : done();"
+        " next(); })",
+        count,
+    )
+
+
+def becomes(page: Any, read: Callable[[], Any], wanted: Any) -> None:
+    """Wait until what is read of the page is what is wanted."""
+    end = time.monotonic() + PATIENCE / 1000
+    while read() != wanted and time.monotonic() < end:
+        page.wait_for_timeout(50)
+    assert read() == wanted
+
+
 def put(page: Any, **values: Any) -> None:
     """Set values of the first widget's state in the page, as Python would."""
     script = "document.querySelector('[data-companion-widget]').companion.model.set"
@@ -179,5 +234,5 @@ def stroke(page: Any, start: tuple[float, float], right: float, down: float) -> 
         finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
         page.wait_for_timeout(20)
     finger.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
-    page.wait_for_timeout(200)
+    frames(page, 12)
     return float(page.evaluate("scrollY") - at)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from browsing import FLAGS, HTML, complaints_of_axe, missing, open_page, serve, widget_page
+from browsing import HTML, chromium, complaints_of_axe, missing, open_page, serve, widget_page
 from hypothesis import Phase, settings
 from tiny_models import BERT_LIKE, save
 
@@ -91,20 +90,9 @@ def deno() -> str:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    programs = [
-        path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))
-    ]
-    if not programs:
-        missing("there is no Chromium on this machine")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("playwright is not installed; install the extra dev")
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=programs[0], args=FLAGS)
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with chromium(tmp_path_factory.mktemp("fonts")) as running:
         yield running
-        running.close()
 
 
 @pytest.fixture

@@ -140,9 +140,7 @@ loo = of("methods/perturbation.py", "test_text_methods.py")
 words = of("words.py", "test_words.py")
 attribution = of("attribution.py", "test_attribution.py")
 export = of("show/export.py", "test_export.py")
-shares = of(
-    "book/lrp_book/ch06_protocol.py", "test_variance.py::test_sums_of_squares_are_those_of_least_squares"
-)
+shares = of("lab/paper/specification.py", "test_variance.py::test_sums_of_squares_are_those_of_least_squares")
 resampled = of("metrics/statistics.py", "test_protocol_grid.py")
 significance = of("book/lrp_book/significance.py", "test_ch06.py")
 masks = of("masks.py", "test_masks.py")
@@ -194,7 +192,7 @@ worth = of("book/lrp_book/worth.py", "test_ch05.py::test_loo_of_another_training
 split = of(
     "book/lrp_book/ch06_causes.py", "test_recomputed.py::test_the_split_by_the_sign_at_cls[imdb-companion]"
 )
-judged = of("lab/paper/claims.py", "test_report.py::test_the_verdict_is_made_by_its_rule")
+judged = of("lab/paper/primary.py", "test_report.py::test_an_interval_is_compared_with_the_margin")
 
 
 def same_logit(name: str, old: str, new: str, test: str, *, file: str = "loading/classifier.py") -> Mutation:
@@ -576,7 +574,7 @@ MUTATIONS: list[Mutation] = [
                file="tape/packed.py"),
     same_logit("frequencies rounded", "name in module._non_persistent_buffers_set", "False",
                "frequencies_stay_in_float32"),
-    same_logit("no text is compared again", "texts if clf.compare in COMPARE else ()", "()",
+    same_logit("no text is compared again", "for text in texts:", "for text in ():",
                "all_texts_are_compared_if_asked", file="loading/comparison.py"),
     same_logit("messages without the answer's start", "asked = self.prompts and", "asked = False and",
                "a_talk_is_what_the_chat_template_makes_of_it", file="loading/texts.py"),
@@ -756,10 +754,16 @@ MUTATIONS: list[Mutation] = [
     paired("z is r itself", "return np.arctanh(np.clip(", "return np.asarray(np.clip("),
     trained("only examples vary", "for axis in (1, 0):  # of", "for axis in (0,):  # of"),
     trained("the power is forgotten", "(1.959964 + 0.841621) / 1.959964", "1.0"),
-    judged("open effects contradict", 'return "contradicted" if other in sides else "inconclusive"',
-           'return "contradicted"'),
-    judged("one statistic is enough", "return by_pearson if by_pearson == by_rank else",
-           "return by_pearson if True else"),
+    judged("no margin", "if directed and -margin < value.low and value.high < margin:", "if False:"),
+    judged("a mean within the margin decides", "(directed and abs(value.mean) < margin)", "False"),
+    Mutation("claims: the strongest effect decides", "lab/paper/claims.py",
+             "(CONTRADICTED, LEVEL, UNDECIDED, REPRODUCED)", "(REPRODUCED, UNDECIDED, LEVEL, CONTRADICTED)",
+             ("test_report.py::test_a_claim_is_as_good_as_its_weakest_effect",)),
+    Mutation("primary: a training is an encoder", "lab/paper/primary.py", 'means.groupby("encoder").mean()',
+             "means", ("test_report.py::test_trainings_are_nested_in_encoders_which_have_one_weight_each",)),
+    Mutation("specification: the signs of a cell alone", "lab/paper/specification.py",
+             "medians, larger = np.median(means, axis=1)", "medians, larger = means[:, 0]",
+             ("test_protocol_grid.py",)),
     # one softmax step
     step("LOO without renormalisation", "self.attention * self._gain()",
          "self.attention * (self.values - self.output[..., None])"),

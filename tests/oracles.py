@@ -412,14 +412,16 @@ def relevance_r_form(
     *,
     bypass: Collection[int] = (),
     eps: float = 0.0,
+    cut: Mapping[str, Sequence[bool]] | None = None,
 ) -> tuple[float, dict[str, np.ndarray]]:
     """One text, no padding. `start` weighs the logits; returns the explained output and relevance (T,) of
     each part of the embedding.
 
     Eq. (1) everywhere a sum is formed (the three embeddings are one sum), Eq. (3) and (4) at the two
     products, Eq. (5) at the softmax, CP-LRP's linear rule for A V in the layers of `bypass` (from 1), the
-    identity at activations.
+    identity at activations. Relevance of queries, keys or values ends at the tokens that are `cut`.
     """
+    ends = {name: np.asarray(tokens) for name, tokens in (cut or {}).items()}
 
     def array(value: Tensor) -> np.ndarray:
         return value.numpy()
@@ -503,6 +505,8 @@ def relevance_r_form(
                 r_a, r_v[:, s] = r_matmul(r_o[:, s], a, v_h, eps)
                 r_q[:, s], r_kt = r_matmul(r_softmax(r_a, z), q_h, kt, eps, z - q_h @ kt)
                 r_k[:, s] = r_kt.T
+        for name, r in (("query", r_q), ("key", r_k), ("value", r_v)):
+            r[ends.get(name, [])] = 0.0
         r_x = r_x + back_linear(r_v, x, block.value)
         if number not in bypass:
             r_x = r_x + back_linear(r_q, x, block.query) + back_linear(r_k, x, block.key)
@@ -553,13 +557,20 @@ def forward(
     *,
     amounts: Sequence[float] | None = None,
     plain: bool = False,
+    cut: Mapping[str, Sequence[bool]] | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
     """Logits (C,) and attention maps (H, T, T) by layer of one text, with the detached factors that make its
     gradient relevance.
 
     `amounts[l]` is 0 for AttnLRP's layer, 1 for CP-LRP's, or any number between (a half-open layer).
-    `plain=True` leaves the network as it is, with its true gradient.
+    `plain=True` leaves the network as it is, with its true gradient. Queries, keys or values of the tokens
+    that are `cut` are constants.
     """
+    ends = {name: torch.as_tensor(tokens)[:, None] for name, tokens in (cut or {}).items()}
+
+    def held(name: str, x: Tensor) -> Tensor:
+        return torch.where(ends[name], x.detach(), x) if name in ends else x
+
     amounts = [0.0] * len(weights.blocks) if amounts is None else list(amounts)
 
     def linear(x: Tensor, pair: Pair) -> Tensor:
@@ -580,8 +591,8 @@ def forward(
     maps = []
     for block, amount in zip(weights.blocks, amounts, strict=True):
         q, k, v = (
-            linear(x, pair).unflatten(-1, (weights.heads, -1)).transpose(0, 1)
-            for pair in (block.query, block.key, block.value)
+            held(name, linear(x, getattr(block, name))).unflatten(-1, (weights.heads, -1)).transpose(0, 1)
+            for name in ("query", "key", "value")
         )
         a = torch.softmax(half(q) @ half(k).mT / q.shape[-1] ** 0.5 + weights.bias(len(x)), -1)
         maps.append(a.detach())
@@ -601,10 +612,11 @@ def modified_gradient(
     *,
     amounts: Sequence[float] | None = None,
     plain: bool = False,
+    cut: Mapping[str, Sequence[bool]] | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Logits and relevance (T,) of each part of a text's embedding, epsilon 0. `plain`: input x gradient."""
     parts = {name: value.clone().requires_grad_() for name, value in embed(weights, input_ids).items()}
-    logits, _ = forward(weights, parts, amounts=amounts, plain=plain)
+    logits, _ = forward(weights, parts, amounts=amounts, plain=plain, cut=cut)
     gradients = torch.autograd.grad(
         logits @ torch.as_tensor(start, dtype=torch.float64), list(parts.values())
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from browsing import ROOT, open_page
+from browsing import ROOT, frames, open_page
 from lrp_book.sphinx.appendix import TAG, numbers_page, split, write_pages
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
@@ -84,7 +84,7 @@ def chapter(request: pytest.FixtureRequest, html: Path, browser: Any) -> Any:
     """One chapter, opened once for all tests of it."""
     context = browser.new_context(viewport=SCREEN)
     page, watch = open_page(context, (html / f"notebooks/{request.param}.html").as_uri())
-    page.wait_for_timeout(500)
+    frames(page, 30)
     yield request.param, page
     assert watch.nothing(), watch
     context.close()
@@ -98,7 +98,7 @@ def test_a_chapter_is_not_too_long(chapter: tuple[str, Any]) -> None:
     name, page = chapter
     assert height(page) <= HEIGHTS[name]
     page.set_viewport_size({"width": 390, "height": 844})
-    page.wait_for_timeout(500)
+    frames(page, 30)
     assert height(page) <= 1.4 * HEIGHTS[name]
     page.set_viewport_size(SCREEN)
 
@@ -107,7 +107,7 @@ def test_a_chapter_is_not_too_long(chapter: tuple[str, Any]) -> None:
 def test_a_page_of_numbers_is_not_too_long(name: str, html: Path, visit: Any) -> None:
     for path in sorted((html / "notebooks").glob(f"{name}_numbers*.html")):
         page = visit(path.as_uri(), viewport=SCREEN)
-        page.wait_for_timeout(500)
+        frames(page, 30)
         assert height(page) <= 25_000, path.stem
 
 

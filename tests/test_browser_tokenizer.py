@@ -195,10 +195,10 @@ def twins(state: dict[str, Any]) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], BertTokenizerFast], str]] = {
-    "types": (lambda: tokenizer(typed("[CLS] $A:1 [SEP]:1")), "types other than 0"),
-    "twice": (lambda: tokenizer(typed("[CLS] $A [SEP] $A [SEP]")), "post-processor"),
+    "types": (lambda: tokenizer(typed("[CLS] $A:1 [SEP]:1")), "other logits"),
+    "twice": (lambda: tokenizer(typed("[CLS] $A [SEP] $A [SEP]")), "the same token ids"),
     "ids that two words share": (lambda: tokenizer(twins), "the token id"),
-    "no unknown word": (lambda: tokenizer(model(unk_token="nothing")), "no token for unknown words"),
+    "no unknown word": (lambda: tokenizer(model(unk_token="nothing")), "other parts|the same token ids"),
     "alike": (lambda: tokenizer(normaliser(), AddedToken("Abc"), AddedToken("aBC")), "reads like another"),
     "read as nothing": (lambda: tokenizer(normaliser(), AddedToken("\u0301")), "reads like nothing"),
     "no normaliser": (lambda: tokenizer(lambda state: state.update(normalizer=None)), "another tokenizer"),

@@ -140,18 +140,16 @@ def test_explain_refuses_another_ending_before_any_work(refused, monkeypatch, tm
 @pytest.mark.parametrize(
     ("labels", "given", "expected"),
     [
-        (("1", "0"), "01", 0),
         (("1", "2", "3"), "3", 2),
         (("no", "yes"), "1", 1),
         (("1", "0"), "0.0", 1),
         (("1", "0"), "+1", 0),
         (("1.0", "0.0"), "1", 0),
-        (("-1", "1"), "-01", 0),
+        (("-1", "1"), "-1.0", 0),
         (("01", "1"), "1", 1),
-        (("neg", "pos"), "01", 1),
-        (("01", "1.0"), "1", None),
-        (("1", "01"), "001", None),
-        (("a", "2", "02"), "2.0", None),
+        (("01", "1"), "1.0", 1),
+        (("1", "1.0"), "+1", None),
+        (("a", "2", "2."), "2.0", None),
     ],
 )
 def test_a_target_in_figures_is_the_label_that_it_spells(tmp_path, capsys, labels, given, expected):
@@ -167,3 +165,6 @@ def test_a_target_in_figures_is_the_label_that_it_spells(tmp_path, capsys, label
         assert code == 2 and "which may be class " + ", ".join(places) in said.err
     else:
         assert code == 0 and json.loads(said.out)["target"] == expected
+        # one class has one spelling of its number: leading zeros and other digits are other labels
+        assert main(["explain", "a film", "--model", str(tmp_path), "--target", f"00{given}"]) == 2
+        assert main(["explain", "a film", "--model", str(tmp_path), "--target", "\u0661"]) == 2

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import json
 import os
+import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import transformers
 from browsing import state_of
 from test_own_logits import talker
 from test_tasks import of_task
-from tiny_models import build, pre_norm
+from tiny_models import _byte_pairs, build, pre_norm
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 import lrp_companion as lrp
 from lrp_companion import cli
 from lrp_companion.checks import InputError
 from lrp_companion.completion import Completion
+from lrp_companion.methods.completion import followed, opened
 from lrp_companion.methods.request import Request
 
 FAMILIES = {"gpt2": "LMHeadModel", "llama": "ForCausalLM", "gemma2": "ForCausalLM", "qwen3": "ForCausalLM"}
@@ -63,8 +70,12 @@ def one_by_one(clf: lrp.Classifier, method: str, **options: Any) -> list[lrp.Att
     return out
 
 
+def spelled(record: lrp.Attribution) -> list[str]:
+    return [record.text[start:end].strip() for start, end in record.offsets]
+
+
 def same(record: lrp.Attribution, other: lrp.Attribution) -> None:
-    assert record.tokens == other.tokens and record.offsets == other.offsets and record.text == other.text
+    assert record.tokens == other.tokens and spelled(record) == spelled(other)
     assert record.target == other.target and record.choices == other.choices
     np.testing.assert_array_equal(record.special, other.special)
     np.testing.assert_allclose(record.scores, other.scores, rtol=0, atol=1e-10)
@@ -164,6 +175,232 @@ def test_the_most_likely_tokens(clf: lrp.Classifier) -> None:
     assert len(answer) == 4 or ids[-1] == clf.tokenizer.eos_token_id
     given = lrp.attribute(clf, PROMPT, method="loo", completion=[record.target for record in answer])
     np.testing.assert_array_equal(given.sum().scores, answer.sum().scores)
+
+
+@pytest.mark.parametrize("where", ["generation_config", "config", "tokenizer"])
+@pytest.mark.parametrize("family", [*FAMILIES, "mistral", "qwen2"])
+def test_an_answer_ends_where_generate_ends_it(family: str, where: str) -> None:
+    more = {"final_logit_softcapping": 3.0} if family == "gemma2" else {}
+    network, tokenizer = pre_norm(family, task=FAMILIES.get(family, "ForCausalLM"), **more)
+    inputs = {"input_ids": torch.tensor([tokenizer(PROMPT)["input_ids"]])}
+    start, end = inputs["input_ids"].shape[1], tokenizer.eos_token_id
+    free = network.generate(**inputs, max_new_tokens=7, do_sample=False, eos_token_id=None)[
+        0, start:
+    ].tolist()
+    last = next((token for k, token in enumerate(free) if k and token not in free[:k]), free[0])
+    ends = [last, 0 if end is None else end]
+    network.generation_config.eos_token_id = ends if where == "generation_config" else None
+    network.config.eos_token_id = ends if where == "config" else None
+    if where == "tokenizer":
+        tokenizer.eos_token = tokenizer.convert_ids_to_tokens(last)
+    asked = {"max_new_tokens": 7, "do_sample": False, "eos_token_id": ends}
+    own = network.generate(**inputs, **asked)[0, start:].tolist()
+    answer = lrp.attribute(lrp.load_classifier(network, tokenizer), PROMPT, method="attnlrp", completion=7)
+    assert [record.target for record in answer] == own and own[-1] == last
+    assert {record.details["ended"] for record in answer} == {"end token"}
+    network.generation_config.eos_token_id = network.config.eos_token_id = tokenizer.eos_token = None
+    answer = lrp.attribute(lrp.load_classifier(network, tokenizer), PROMPT, method="attnlrp", completion=7)
+    assert [record.target for record in answer] == free and answer[0].details["ended"] == "length"
+
+
+def test_a_model_that_avoids_repetition_writes_as_it_is_set_to() -> None:
+    network, tokenizer = pre_norm("llama", task="ForCausalLM")
+    network.generation_config.update(repetition_penalty=4.0, temperature=0.6, do_sample=True)
+    ids = torch.tensor([tokenizer(PROMPT)["input_ids"]])
+    own = network.generate(ids, max_new_tokens=6, do_sample=False)[0, ids.shape[1] :].tolist()
+    answer = lrp.attribute(lrp.load_classifier(network, tokenizer), PROMPT, method="attnlrp", completion=6)
+    assert [record.target for record in answer] == own
+
+
+# -- prompt and answer are one text -------------------------------------------------------------------------
+
+PIECES = dict.fromkeys("abcdefghijklmnopqrstuvwxyz.,35", -6.0) | {"▁": -4.0, "▁e.g.": -3.5, "▁3.5": -3.5}
+PIECES |= {"▁the": -2.0, "▁harbour": -2.5, "▁film": -2.5}
+PIECES |= dict.fromkeys(("▁fi", "lm", "bour", "▁bour"), -3.0)
+TEMPLATE = """{{ bos_token }}{% for m in messages %}{{ m.role }}:{{ m.content }}</s>{% endfor %}\
+{% if add_generation_prompt %}bot:{% endif %}"""
+
+
+def tokenizers_of_kinds() -> dict[str, Any]:
+    """Metaspace, byte level with and without a space before a text, WordPiece; some close a text."""
+
+    names = ["<s>", "<pad>", "</s>", "<unk>"]
+    known = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    pairs, merges = _byte_pairs()
+    letters = [letter for letter in PIECES if len(letter) == 1]
+    split = {
+        name: k for k, name in enumerate([*names, *letters, "▁t", "▁th", "▁the", "fi", "lm", "▁fi", "▁film"])
+    }
+    joins = [("▁", "t"), ("▁t", "h"), ("▁th", "e"), ("l", "m"), ("f", "i"), ("▁", "fi"), ("▁fi", "lm")]
+    parts = [*letters, *(f"##{letter}" for letter in letters), "the", "film", "fi", "##lm", "har", "##bour"]
+    unigram = models.Unigram([*((name, 0.0) for name in names), *PIECES.items()], unk_id=3)
+    piece = models.WordPiece({name: k for k, name in enumerate([*names, *parts])}, unk_token="<unk>")
+    made = {
+        "metaspace": (unigram, pre_tokenizers.Metaspace(prepend_scheme="first"), "<s> $A"),
+        "unigram": (unigram, pre_tokenizers.Metaspace(), "<s> $A </s>"),
+        "pairs": (models.BPE(split, joins, unk_token="<unk>"), pre_tokenizers.Metaspace(), "<s> $A"),
+        "bytes": (
+            models.BPE(dict(pairs), list(merges)),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+            "$A",
+        ),
+        "bytes after a space": (
+            models.BPE(dict(pairs), list(merges)),
+            pre_tokenizers.ByteLevel(add_prefix_space=True),
+            "<s> $A </s>",
+        ),
+        "wordpiece": (piece, pre_tokenizers.BertPreTokenizer(), "<s> $A </s>"),
+    }
+    out = {}
+    for name, (model, before, single) in made.items():
+        inner = Tokenizer(model)
+        inner.pre_tokenizer = before
+        marks = [(mark, inner.token_to_id(mark)) for mark in ("<s>", "</s>")]
+        inner.post_processor = processors.TemplateProcessing(single=single, special_tokens=marks)
+        inner.decoder = decoders.ByteLevel() if "bytes" in name else decoders.Metaspace()
+        if name == "wordpiece":
+            inner.normalizer, inner.decoder = normalizers.BertNormalizer(), decoders.WordPiece()
+        out[name] = transformers.PreTrainedTokenizerFast(tokenizer_object=inner, model_max_length=64, **known)
+    return out
+
+
+def writer(tokenizer: Any) -> lrp.Classifier:
+    config = transformers.LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=8, intermediate_size=8, num_hidden_layers=1,
+        num_attention_heads=2, pad_token_id=1, bos_token_id=0, eos_token_id=2, max_position_embeddings=64,
+    )  # fmt: skip
+    return lrp.load_classifier(transformers.LlamaForCausalLM(config).eval(), tokenizer)
+
+
+@pytest.fixture(scope="module")
+def writers() -> dict[str, lrp.Classifier]:
+    return {name: writer(tokenizer) for name, tokenizer in tokenizers_of_kinds().items()}
+
+
+def drawn_answers(writers: dict[str, lrp.Classifier], count: int, seed: int = 0) -> dict[str, int]:
+    """Texts cut at any place: what is explained is what the tokenizer makes of the whole text, or refused."""
+    draw, seen = random.Random(seed), Counter[str]()
+    words = [
+        "the",
+        "film",
+        "harbour",
+        "fi",
+        "lm",
+        "e.g.",
+        "3.5",
+        ",",
+        "the film",
+        "é",
+        "e\u0301",
+        "☃",
+        "☃☃",
+        "\u200b",
+    ]
+    kinds = list(writers)
+    for k in range(count):
+        name = kinds[k % len(kinds)]
+        clf, gaps = writers[name], draw.choices(["", " ", "  ", "\n"], [2, 7, 1, 1], k=6)
+        text = "".join(gap + draw.choice(words) for gap in gaps).strip()
+        cut = draw.randrange(1, len(text))
+        begin, answer = text[:cut], text[cut:]
+        row = clf.tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True)
+        places = [k for k, mark in enumerate(row["special_tokens_mask"]) if mark == 0]
+        whole = row["input_ids"][: places[-1] + 1] if places else []
+        try:
+            prompt = opened(clf, begin)
+            read, stops = followed(clf, prompt, answer)
+        except lrp.CompanionError as error:
+            changed = "at the prompt's token" in str(error)
+            alone = [i for i in clf.tokenizer(begin)["input_ids"] if i != 2]
+            lost = 3 in whole or "no token" in str(error) or any(c in text for c in "é\u0301☃\u200b")
+            over = any(a < cut < b for a, b in row["offset_mapping"])
+            assert over or whole[: len(alone)] != alone if changed else lost, (
+                name,
+                begin,
+                answer,
+                str(error),
+            )
+            seen[f"{name}: refused"] += 1
+            continue
+        assert list(read.input_ids) == whole and read.text == text, (name, begin, answer)
+        after = [i for i, (a, b) in zip(row["input_ids"], row["offset_mapping"], strict=True) if b > cut]
+        assert list(read.input_ids[len(prompt) :]) == after, (name, begin, answer)
+        assert "".join(text[a:b] for a, b in itertools.pairwise(stops)) == answer
+        seen[f"{name}: explained"] += 1
+    return dict(seen)
+
+
+def test_drawn_answers_are_the_tokens_of_the_whole_text(writers: dict[str, lrp.Classifier]) -> None:
+    seen = drawn_answers(writers, 300)
+    assert all(seen[f"{name}: explained"] > 5 for name in writers) and sum(seen.values()) == 300
+
+
+@pytest.mark.parametrize("form", ["text", "talk", "begun", "ids"])
+@pytest.mark.parametrize("kind", ["metaspace", "unigram", "bytes", "bytes after a space"])
+def test_the_record_holds_the_text_that_was_read(writers: Any, kind: str, form: str) -> None:
+    clf = copy.copy(writers[kind])
+    tokenizer = clf.tokenizer = copy.deepcopy(clf.tokenizer)
+    tokenizer.chat_template = TEMPLATE
+    talk = [{"role": "user", "content": "the film"}]
+    prompt: Any = {
+        "text": "the film",
+        "talk": talk,
+        "ids": tokenizer("the film", add_special_tokens=False),
+    }.get(form, [*talk, {"role": "assistant", "content": "the"}])
+    begun = {"add_generation_prompt": form == "talk", "continue_final_message": form == "begun"}
+    text = (
+        tokenizer.apply_chat_template(prompt, tokenize=False, **begun)
+        if form in ("talk", "begun")
+        else "the film"
+    )
+    bare = {"add_special_tokens": form == "text"}
+    for given in (" the film", "."):
+        whole = tokenizer(text + given, **bare)["input_ids"]
+        while form == "text" and whole[-1] == 2:
+            whole.pop()
+        answer = lrp.attribute(clf, prompt, method="loo", completion=given)
+        ids = [record.target for record in answer]
+        assert whole[-len(ids) :] == ids and len(answer[-1].tokens) == len(whole) - 1
+        assert (
+            answer.text == given
+            and answer[0].text.strip() == text
+            and answer.from_json(answer.to_json()).text == given
+        )
+        by_ids = lrp.attribute(clf, prompt, method="loo", completion=ids)
+        assert by_ids.text == given and [spelled(r) for r in by_ids] == [spelled(r) for r in answer]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "said"),
+    [
+        ("the har", "bour", "becomes ' harbour'; expected a prompt whose tokens stay the same"),
+        ("the ", "film", "expected a prompt whose tokens stay the same"),
+        ("the", " ☃", "completion ' ☃' with '☃', which no token spells"),
+        ("the", " fi☃lm☃", "with '☃', which no token spells"),
+        ("the", "\u200b", "no token"),
+    ],
+)
+def test_an_answer_that_would_be_another_text_is_refused(
+    writers: Any, prompt: str, answer: str, said: str
+) -> None:
+    with pytest.raises(InputError, match=said):
+        lrp.attribute(writers["unigram"], prompt, method="loo", completion=answer)
+    with pytest.raises(InputError, match=said.replace("completion ' ☃'", "contrast ' ☃'")):
+        lrp.attribute(writers["unigram"], prompt, method="loo", completion=answer[:0] or [5], contrast=answer)
+
+
+def test_what_closes_a_prompt_does_not_stand_before_its_answer(writers: dict[str, lrp.Classifier]) -> None:
+    answer = lrp.attribute(writers["unigram"], "the film", method="loo", completion=2)
+    assert "</s>" not in answer[0].tokens and answer[0].tokens[0] == "<s>"
+
+
+def test_words_grow_together_while_an_answer_goes_on(writers: dict[str, lrp.Classifier]) -> None:
+    for name in ("bytes", "wordpiece"):
+        answer = lrp.attribute(
+            writers[name], "the film", method="loo", completion=", e.g. the 3.5", unit="word"
+        )
+        assert answer.sum().tokens[-4:] == (",", "e.g.", "the", "3.") and answer.sum().offsets[-4:] != ()
+        assert np.isnan(answer.table()).sum() > 0
 
 
 def test_a_talk_is_answered() -> None:

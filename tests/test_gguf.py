@@ -1,51 +1,129 @@
-"""A language model in one .gguf file: read as the network it was made from, or refused in one line."""
+"""A language model in one .gguf file: the network it was made from, or refused by what is unread."""
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import transformers
+from tiny_models import randomise
 
 import lrp_companion as lrp
 from lrp_companion.checks import CompanionError, SourceError
 
 gguf: Any = pytest.importorskip("gguf")
-LAYERS, WIDTH, HEADS, INNER = 2, 32, 4, 64
-TOKENS = ["<|endoftext|>", "<s>", "</s>", *"abcdefgh", "Ġ", "Ġa", "Ġb"]
+SPECIAL = ["<unk>", "<s>", "</s>", "<pad>", "<bos>", "<eos>", "<mask>", "<|endoftext|>"]
+TOKENS = [*SPECIAL, *"abcdefgh", "Ġ", "Ġa", "Ġb"]
+IDS = [1, *range(8, 19), *range(8, 16)] * 2
+SIZES = {
+    "vocab_size": len(TOKENS),
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48,
+    "max_position_embeddings": 64,
+}
+NAMES = {
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+}
+GEMMA_NAMES = {
+    **NAMES,
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+WHOLE = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+GEMMA = {"head_dim": 6, "query_pre_attn_scalar": 6, "sliding_window": 4}
+CLASSES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "gemma2": "Gemma2", "gemma3": "Gemma3"}
 
 
-def written(path: Path, *, kind: str = "llama") -> Path:
-    """A random model of this kind, in float32."""
-    draw = np.random.default_rng(0).normal
+def network(kind: str, **more: Any) -> Any:
+    """A random network of `transformers`."""
+    special = {"qwen3": {"head_dim": 128}, "gemma2": GEMMA, "gemma3": {**GEMMA, "num_hidden_layers": 7}}
+    config = getattr(transformers, CLASSES[kind] + ("TextConfig" if kind == "gemma3" else "Config"))
+    model = getattr(transformers, f"{CLASSES[kind]}ForCausalLM")(
+        config(**{**SIZES, **special.get(kind, {}), **more})
+    )
+    randomise(model, 0)
+    return model.eval()
+
+
+def written(
+    path: Path,
+    model: Any,
+    kind: str = "llama",
+    *,
+    keys: dict[str, Any] | None = None,
+    tensors: dict[str, Any] | None = None,
+    without: tuple[str, ...] = (),
+) -> Path:
+    """The network in a file, as llama.cpp's converter lays it out, with more keys and tensors."""
+    c = model.config
+    width = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+    rotations = c.rope_parameters.get("full_attention", c.rope_parameters)
+    given = {
+        "context_length": c.max_position_embeddings,
+        "embedding_length": c.hidden_size,
+        "block_count": c.num_hidden_layers,
+        "feed_forward_length": c.intermediate_size,
+        "attention.head_count": c.num_attention_heads,
+        "attention.head_count_kv": c.num_key_value_heads,
+        "attention.key_length": width,
+        "attention.value_length": width,
+        "attention.layer_norm_rms_epsilon": c.rms_norm_eps,
+        "rope.freq_base": float(rotations["rope_theta"]),
+    }
+    if kind.startswith("gemma"):
+        given["attention.sliding_window"] = c.sliding_window
     writer = gguf.GGUFWriter(path, kind)
-    writer.add_context_length(64)
-    writer.add_embedding_length(WIDTH)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(INNER)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(HEADS)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_freq_base(10_000.0)
-    writer.add_vocab_size(len(TOKENS))
+    adders = {
+        bool: writer.add_bool,
+        int: writer.add_uint32,
+        float: writer.add_float32,
+        str: writer.add_string,
+    }
+    for key, value in {**given, **(keys or {})}.items():
+        if key not in without:
+            adders.get(type(value), writer.add_string)(f"{kind}.{key}", value)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("default")
     writer.add_token_list(TOKENS)
-    writer.add_token_types([3, 3, 3] + [1] * (len(TOKENS) - 3))
+    writer.add_token_types([3] * len(SPECIAL) + [1] * (len(TOKENS) - len(SPECIAL)))
     writer.add_token_merges(["Ġ a", "Ġ b"])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_unk_token_id(0)
-    shapes = {"token_embd": (len(TOKENS), WIDTH), "output": (len(TOKENS), WIDTH), "output_norm": (WIDTH,)}
-    for k in range(LAYERS):
-        square = {f"blk.{k}.attn_{name}": (WIDTH, WIDTH) for name in ("q", "k", "v", "output")}
-        shapes |= square | {f"blk.{k}.{name}_norm": (WIDTH,) for name in ("attn", "ffn")}
-        shapes |= {f"blk.{k}.ffn_{name}": (INNER, WIDTH) for name in ("gate", "up")}
-        shapes[f"blk.{k}.ffn_down"] = (WIDTH, INNER)
-    for name, shape in shapes.items():
-        writer.add_tensor(f"{name}.weight", (draw(size=shape) / 4).astype(np.float32))
+    for key, value in model.state_dict().items():
+        if key == "lm_head.weight" and c.tie_word_embeddings:
+            continue
+        module, _, ending = key.rpartition(".")
+        name = WHOLE.get(module, "")
+        if not name:
+            _, _, layer, inner = module.split(".", 3)
+            name = f"blk.{layer}.{(GEMMA_NAMES if kind.startswith('gemma') else NAMES)[inner]}"
+        value = value.float().numpy() + (kind.startswith("gemma") and "norm" in name)
+        if kind == "llama" and name.endswith(("attn_q", "attn_k")):  # pairs of a rotation stand side by side
+            heads = c.num_attention_heads if name.endswith("q") else c.num_key_value_heads
+            value = value.reshape(heads, 2, -1, *value.shape[1:]).swapaxes(1, 2).reshape(value.shape)
+        writer.add_tensor(f"{name}.{ending}", np.ascontiguousarray(value, dtype=np.float32))
+    for name, value in (tensors or {}).items():
+        writer.add_tensor(name, np.asarray(value, dtype=np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -53,10 +131,67 @@ def written(path: Path, *, kind: str = "llama") -> Path:
     return path
 
 
-def test_a_file_and_its_folder_are_one_model(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
-    path = written(tmp_path / "tiny.gguf")
+def llama3_divisors(base: float, scaling: dict[str, Any], width: int = 8) -> list[float]:
+    """What llama.cpp's converter writes for Llama 3.1's scaling of rotations, by wavelength."""
+    low, high, factor = scaling["low_freq_factor"], scaling["high_freq_factor"], scaling["factor"]
+    out = []
+    for k in range(0, width, 2):
+        turns = scaling["original_max_position_embeddings"] / (2 * math.pi * base ** (k / width))
+        smooth = (turns - low) / (high - low)
+        out.append(1.0 if turns > high else factor if turns < low else 1 / ((1 - smooth) / factor + smooth))
+    return out
+
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16,
+}
+YARN = {"factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 100.0, "rope_type": "yarn"}
+LINEAR = {"factor": 8.0, "rope_theta": 100.0, "rope_type": "linear"}
+YARN_KEYS = {
+    "rope.scaling.type": "yarn",
+    "rope.scaling.factor": 4.0,
+    "rope.scaling.original_context_length": 16,
+    "rope.scaling.finetuned": True,
+}
+LINEAR_KEYS = {"rope.scaling.type": "linear", "rope.scaling.factor": 8.0}
+LAYERS = {"full_attention": LINEAR, "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
+DIVISORS = {"rope_freqs.weight": llama3_divisors(500.0, LLAMA3)}
+NEUTRAL = {"rope.scaling.type": "none", "vocab_size": len(TOKENS), "rope.dimension_count": 8}
+CAPS = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "file"),
+    [
+        ("llama", {}, {}),
+        ("llama", {"tie_word_embeddings": True}, {}),
+        ("llama", {}, {"without": ("rope.freq_base",), "keys": NEUTRAL}),
+        ("llama", {"rope_parameters": LLAMA3}, {"tensors": DIVISORS}),
+        ("llama", {"rope_parameters": LINEAR}, {"keys": {"rope.scale_linear": 8.0}}),
+        ("qwen2", {"rope_parameters": YARN}, {"keys": YARN_KEYS}),
+        ("qwen3", {"rope_parameters": LINEAR}, {"keys": LINEAR_KEYS}),
+        ("gemma2", CAPS, {"keys": CAPS}),
+        ("gemma3", {"rope_parameters": LAYERS}, {"keys": LINEAR_KEYS}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_file_is_the_network_that_was_written(tmp_path: Path, kind: str, config: Any, file: Any) -> None:
+    """Compared with that network, whose configuration no reader of such files made."""
+    model = network(kind, **config)
+    clf = lrp.load_classifier(written(tmp_path / "tiny.gguf", model, kind, **file))
+    (record,) = lrp.attribute(clf, [IDS], method="attnlrp", target=9)
+    with torch.no_grad():
+        assert record.logit == pytest.approx(float(model(torch.tensor([IDS])).logits[0, -1, 9]), abs=2e-4)
+
+
+def test_a_file_and_its_folder_are_one_model(tmp_path: Path) -> None:
+    path = written(tmp_path / "tiny.gguf", network("llama"))
     clf, same = lrp.load_classifier(path), lrp.load_classifier(tmp_path)
-    assert capfd.readouterr().err == ""
     assert clf.card.fingerprint == same.card.fingerprint and clf.card.name == "tiny"
     assert clf.card.stored == "F32" and "unpacked from F32" in str(clf.card)
     (record,) = lrp.attribute(clf, "ab a", method="attnlrp", target=" a", contrast=" b", epsilon=1e-9)
@@ -64,20 +199,59 @@ def test_a_file_and_its_folder_are_one_model(tmp_path: Path, capfd: pytest.Captu
     assert np.isfinite(record.scores).all()
 
 
-def test_what_is_no_such_file_is_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refusal(model: Any, **options: Any) -> str:
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"attention.sliding_window": 8},
+        {"logit_scale": 0.5},
+        {"embedding_scale": 12.0},
+        {"attention.scale": 0.1},
+        {"attention.causal": False},
+        {"attention.key_length": 4},
+        {"rope.dimension_count": 4},
+        {"final_logit_softcapping": 3.0},
+        {"rope.scaling.type": "longrope"},
+        {"rope.scaling.attn_factor": 2.0},
+        {"anything_new": 1},
+    ],
+    ids=str,
+)
+def test_a_key_that_nobody_reads_is_refused_by_name(tmp_path: Path, keys: dict[str, Any]) -> None:
+    path = written(tmp_path / "tiny.gguf", network("llama"), keys=keys)
+    with pytest.raises(CompanionError) as caught:
+        lrp.load_classifier(path)
+    named = "attention.key_length" if "rope.dimension_count" in keys else next(iter(keys))
+    assert f"llama.{named}" in str(caught.value)
+
+
+@pytest.mark.parametrize("block", [("attn_q.bias", 32), ("attn_output.bias", 32), ("attn_q_norm.weight", 8)])
+@pytest.mark.parametrize("layer", [0, 2])
+def test_a_tensor_that_the_network_does_not_take_is_refused(tmp_path: Path, block: Any, layer: int) -> None:
+    """Also that of a block beyond the number of blocks."""
+    name = f"blk.{layer}.{block[0]}"
+    path = written(tmp_path / "tiny.gguf", network("llama"), tensors={name: np.ones(block[1])})
+    with pytest.raises(CompanionError, match=name):
+        lrp.load_classifier(path)
+
+
+def test_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusal(model: Any) -> str:
         with pytest.raises(CompanionError) as caught:
-            lrp.load_classifier(model, **options)
+            lrp.load_classifier(model)
         assert "\n" not in str(caught.value)
         return str(caught.value)
 
-    assert "is not a folder" in refusal(tmp_path / "none.gguf")
-    broken = tmp_path / "broken.gguf"
-    broken.write_bytes(b"no model")
-    assert "'broken.gguf' whose" in refusal(broken)
-    path = written(tmp_path / "tiny.gguf")
-    assert "with 2 .gguf files" in refusal(tmp_path)
-    assert "with a device_map" in refusal(path, device_map="auto")
+    model = network("llama")
+    divisors = {"tensors": {"rope_freqs.weight": [2.0]}}
+    assert "shape (1,)" in refusal(written(tmp_path / "one.gguf", model, **divisors))
+    qwen = written(
+        tmp_path / "qwen.gguf", network("qwen2"), "qwen2", tensors={"rope_freqs.weight": [2.0] * 4}
+    )
+    assert "rope_freqs.weight" in refusal(qwen)
+    # without it transformers leaves the order of the pairs as it is in the file
+    bare = written(tmp_path / "kv.gguf", model, without=("attention.head_count_kv",))
+    assert "llama.attention.head_count_kv" in refusal(bare)
+    assert "gguf files" in refusal(tmp_path)
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(SourceError, match=r"lrp-companion\[gguf\]"):
-        lrp.load_classifier(path)
+        lrp.load_classifier(bare)

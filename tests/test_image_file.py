@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import struct
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from transformers.image_utils import load_image
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
 from lrp_companion.cli import main
-from lrp_companion.sources.image_file import LARGEST_SIDE, read_image
+from lrp_companion.sources.image_file import read_image
 
 VIT = str(Path(__file__).resolve().parent.parent / "training" / "vit")
 
@@ -72,25 +71,14 @@ def test_check_reads_image_files(png, capsys):
     assert "checks right on 2 images" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("none.png", None, "which is not a file"),
-        ("text.png", b"no picture", "cannot be read as an image"),
-        ("broken.png", png_bytes(28, 28), "cannot be read as an image"),
-        ("large.png", png_bytes(LARGEST_SIDE + 1, 2), f"of {LARGEST_SIDE + 1} x 2 pixels"),
-        ("bomb.png", png_bytes(60_000, 60_000), "pixels"),
-        ("none.npy", b"no array", "which holds no array"),
-        ("empty.npy", b"", "which holds no array"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_a_file_that_is_not_an_image_is_refused(tmp_path, name, content, words, refused):
-    if content is not None:
+def test_a_file_that_is_not_an_image_is_one_line(tmp_path, capsys):
+    contents = {"text.png": b"no picture", "bomb.png": png_bytes(60_000, 60_000), "none.npy": b"no array"}
+    for name, content in {**contents, "broken.png": png_bytes(28, 28)}.items():
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError, match=words):
-        read_image(tmp_path / name, channels=1)
-    assert words in refused(["explain", str(tmp_path / name), "--model", VIT])
+        assert main(["explain", str(tmp_path / name), "--model", VIT]) in (2, 3)
+        assert capsys.readouterr().err.count("\n") == 1
+    with pytest.raises(InputError, match="which is not a file"):
+        read_image(tmp_path / "none.png", channels=1)
 
 
 def saved(image: Image.Image, path: Path, **options: Any) -> Path:
@@ -102,23 +90,9 @@ COLOURS = np.random.default_rng(1).integers(0, 256, (6, 9, 3), dtype=np.uint8)
 GREY_16 = np.linspace(0, 65_535, 16).astype(np.uint16).reshape(4, 4)
 
 
-@pytest.mark.parametrize(
-    ("mode", "ending"),
-    [("I;16", "png"), ("I;16", "tif"), ("I;16B", "png"), ("I;16B", "tif"), ("I;16L", "tif"), ("I;16", "jp2")],
-)
-def test_65535_of_16_bits_is_white(tmp_path: Path, mode: str, ending: str) -> None:
-    bytes_of = GREY_16.astype(">u2" if mode.endswith("B") else "<u2").tobytes()
-    path = saved(Image.frombytes(mode, (4, 4), bytes_of), tmp_path / f"grey.{ending}")
-    expected = np.rint(GREY_16 / 65_535 * 255)
-    assert (read_image(path, channels=1) == expected[None]).all()
-    assert (read_image(path, channels=3) == expected[None]).all()
-
-
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "PA"])
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "PA"])
 def test_other_modes_are_read_as_transformers_reads_them(tmp_path: Path, mode: str) -> None:
-    image = Image.fromarray(COLOURS)
-    image = Image.new("LAB", (9, 6), (128, 100, 90)) if mode == "LAB" else image.convert(mode)
-    path = saved(image, tmp_path / "image.tif")
+    path = saved(Image.fromarray(COLOURS).convert(mode), tmp_path / "image.tif")
     expected = np.asarray(load_image(str(path)))
     assert (read_image(path, channels=3) == expected.transpose(2, 0, 1)).all()
     grey = read_image(path, channels=1)
@@ -126,23 +100,18 @@ def test_other_modes_are_read_as_transformers_reads_them(tmp_path: Path, mode: s
     assert abs(grey[0] - np.asarray(Image.fromarray(expected).convert("L"))).max() < 2
 
 
-@pytest.mark.parametrize("mode", ["I", "F"])
-def test_pixels_whose_white_is_not_known_are_refused(tmp_path: Path, mode: str) -> None:
-    path = saved(Image.fromarray(GREY_16.astype(np.int32 if mode == "I" else np.float32)), tmp_path / "a.tif")
-    with pytest.raises(InputError, match=f"mode {mode}"):
-        read_image(path, channels=1)
-
-
-@pytest.mark.parametrize(("tag", "value"), [(262, 0), (258, 12)], ids=["white is 0", "12 bits"])
-def test_a_tiff_of_16_bits_whose_white_is_not_65535_is_refused(tmp_path: Path, tag: int, value: int) -> None:
-    path = saved(Image.fromarray(GREY_16), tmp_path / "a.tif")
-    entry = struct.pack("<HHI", tag, 3, 1)
-    at = path.read_bytes().index(entry) + len(entry)
-    content = bytearray(path.read_bytes())
-    content[at : at + 2] = struct.pack("<H", value)
-    path.write_bytes(content)
-    with pytest.raises(InputError, match="whose white is 0"):
-        read_image(path, channels=1)
+@pytest.mark.parametrize(
+    ("mode", "ending"),
+    [("I", "tif"), ("F", "tif"), ("I;16", "png"), ("I;16", "tif"), ("I;16B", "tif"), ("I;16", "jp2")],
+)
+def test_pixels_that_pillow_would_clip_are_refused(tmp_path: Path, mode: str, ending: str) -> None:
+    kind = {"I": "<i4", "F": "<f4", "I;16B": ">u2"}.get(mode, "<u2")
+    image = Image.frombytes(mode, (4, 4), np.linspace(0, 65_535, 16).astype(kind).tobytes())
+    with pytest.raises(InputError, match="whose white is not known"):
+        read_image(saved(image, tmp_path / f"a.{ending}"), channels=1)
+    (tmp_path / "a.pgm").write_bytes(b"P5 2 1 4095\n" + struct.pack(">2H", 0, 4095))
+    with pytest.raises(InputError, match="whose white is not known"):
+        read_image(tmp_path / "a.pgm", channels=1)
 
 
 @pytest.mark.parametrize("orientation", range(10))
@@ -186,44 +155,23 @@ def test_a_pixel_that_is_not_opaque_is_refused(tmp_path: Path, mode: str, ending
                 read_image(path, channels=channels)
 
 
-RGB16 = (0, 65_535, 32_768, 256, 255, 128)
-COLOURS_16 = b"\0" + struct.pack(">6H", *RGB16)
-
-
 @pytest.mark.parametrize(
     "content",
     [
         png_bytes(2, bits=4, rows=b"\0\x0f", clear=struct.pack(">H", 15)),
-        png_bytes(4, bits=2, rows=b"\0\x1b", clear=struct.pack(">H", 2)),
-        png_bytes(2, bits=16, colour=2, rows=COLOURS_16, clear=struct.pack(">3H", *RGB16[:3])),
-        png_bytes(2, bits=16, colour=4, rows=b"\0" + struct.pack(">4H", 9, 65_400, 9, 65_535)),
-        png_bytes(1, bits=16, colour=6, rows=b"\0" + struct.pack(">4H", 9, 9, 9, 65_300)),
+        png_bytes(2, bits=16, colour=2, rows=b"\0" + bytes(12), clear=struct.pack(">3H", 1, 1, 1)),
+        png_bytes(1, bits=16, colour=6, rows=b"\0" + struct.pack(">4H", 9, 9, 9, 300)),
     ],
-    ids=["grey of 4", "grey of 2", "RGB of 16", "grey and alpha of 16", "RGB and alpha of 16"],
+    ids=["grey of 4", "RGB of 16", "RGB and alpha of 16"],
 )
-def test_transparency_that_pillow_rounds_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_transparency_of_other_depths_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.png").write_bytes(content)
     for channels in (1, 3):
-        with pytest.raises(InputError, match="with transparency, and not of 8 bits"):
+        with pytest.raises(InputError, match="not opaque"):
             read_image(tmp_path / "a.png", channels=channels)
 
 
-def test_few_and_many_bits_without_transparency_are_read(tmp_path: Path) -> None:
-    for bits, row, width, expected in ((4, b"\x0f", 2, [0, 255]), (2, b"\x1b", 4, [0, 85, 170, 255])):
-        (tmp_path / "a.png").write_bytes(png_bytes(width, bits=bits, rows=b"\0" + row))
-        assert read_image(tmp_path / "a.png", channels=1)[0, 0].tolist() == expected
-    (tmp_path / "a.png").write_bytes(png_bytes(2, bits=16, colour=2, rows=COLOURS_16))
-    assert read_image(tmp_path / "a.png", channels=3)[:, 0, 0].tolist() == [0, 255, 128]
-    for clear in (0, 1):
-        (tmp_path / "a.png").write_bytes(png_bytes(8, bits=1, rows=b"\0\xff", clear=struct.pack(">H", clear)))
-        if clear:
-            with pytest.raises(InputError, match="not opaque"):
-                read_image(tmp_path / "a.png", channels=1)
-        else:
-            assert (read_image(tmp_path / "a.png", channels=1) == 255).all()
-
-
-@pytest.mark.parametrize("mode", ["L", "I;16", "RGB", "RGBA", "CMYK", "P"])
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "CMYK", "P"])
 @pytest.mark.parametrize("compression", [None, "tiff_lzw"])
 def test_a_tiff_on_its_side_is_turned(tmp_path: Path, mode: str, compression: str | None) -> None:
     """All eight orientations, with what turns the upright picture into what the file stores."""
@@ -239,32 +187,11 @@ def test_a_tiff_on_its_side_is_turned(tmp_path: Path, mode: str, compression: st
         8: np.rot90(grey, -1),
     }
     for orientation, pixels in stored.items():
-        if mode == "I;16":
-            image = Image.fromarray((pixels * 257).astype(np.uint16))
-        else:
-            image = Image.fromarray(pixels.astype(np.uint8)).convert(mode)
+        image = Image.fromarray(pixels.astype(np.uint8)).convert(mode)
         options = {"compression": compression} if compression else {}
         path = saved(image, tmp_path / "a.tif", tiffinfo={274: orientation}, **options)
         for channels in (1, 3):
             assert read_image(path, channels=channels)[0].tolist() == grey.tolist(), orientation
-
-
-@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
-def test_arrays_of_every_version_are_read(tmp_path: Path, version: tuple[int, int]) -> None:
-    for array in (COLOURS[..., 0] / 255, COLOURS, np.asfortranarray(COLOURS.astype(">f4"))):
-        with (tmp_path / "a.npy").open("wb") as file:
-            np.lib.format.write_array(file, array, version=version)
-        assert (read_image(tmp_path / "a.npy", channels=1) == array).all()
-        (tmp_path / "a.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-1])
-        with pytest.raises(InputError, match="holds no array of numbers"):
-            read_image(tmp_path / "a.npy", channels=1)
-
-
-@pytest.mark.parametrize("white", [1023, 4095, 65_535])
-def test_a_pgm_of_more_than_8_bits_is_named(tmp_path: Path, white: int) -> None:
-    (tmp_path / "a.pgm").write_bytes(b"P5 2 1 %d\n" % white + struct.pack(">2H", 0, white))
-    with pytest.raises(InputError, match="a PGM of more than 8 bits"):
-        read_image(tmp_path / "a.pgm", channels=1)
 
 
 @pytest.mark.parametrize("ending", ["gif", "png", "webp", "tif"])
@@ -279,34 +206,6 @@ def test_a_photograph_with_a_preview_is_one_image(tmp_path: Path) -> None:
     frames = [Image.fromarray(COLOURS), Image.new("RGB", (4, 4))]
     path = saved(frames[0], tmp_path / "phone.jpg", format="MPO", save_all=True, append_images=frames[1:])
     assert read_image(path, channels=3).shape == (3, 6, 9)
-
-
-def head(text: str, data: bytes = bytes(32), version: bytes = b"\x01\x00") -> bytes:
-    """A `.npy` file with this head."""
-    return b"\x93NUMPY" + version + struct.pack("<H", len(text) + 1) + text.encode() + b"\n" + data
-
-
-def of(shape: str, kind: str = "<f8", fortran: bool = False) -> bytes:
-    return head(f"{{'descr': {kind!r}, 'fortran_order': {fortran}, 'shape': {shape}}}")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        of("(1000000, 1000000, 1000000)"), of("(-4,)"), of("(-2, -2)"), of("(True, 4)"), of("(3,)"),
-        of("(10**9,)"), of("(0, 999999999999)"), of("(2, 2)", "|O"), of("(4,)", "<c8"), of("(4,)", "<M8[s]"),
-        of("(2,)", "<U4"), of("(4,)", "|V8"), of("4"), of("'x'"), head("[]"), head("("), head("(" * 5000),
-        head("__import__('os').abort()"), of("(4,)")[:12], b"\x93NUMPY\x02\x00\xff\xff\xff\xff",
-        b"\x93NUMPY\x09\x00", b"PK\x03\x04", b"\x80\x04.",
-    ],
-)  # fmt: skip
-def test_the_head_of_an_array_is_read_before_its_data(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "a.npy").write_bytes(content)
-    tracemalloc.start()
-    with pytest.raises(InputError, match="holds no array of numbers"):
-        read_image(tmp_path / "a.npy", channels=1)
-    assert tracemalloc.get_traced_memory()[1] < 10_000_000
-    tracemalloc.stop()
 
 
 def test_an_array_in_fortrans_order_is_read(tmp_path: Path) -> None:
@@ -338,7 +237,7 @@ def test_arrays_that_are_no_pixels_are_refused(pixels: Any, words: str) -> None:
 
 def test_pickles_are_not_loaded(tmp_path):
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
-    with pytest.raises(InputError, match="holds no array"):
+    with pytest.raises(ValueError, match="allow_pickle"):
         read_image(tmp_path / "objects.npy", channels=1)
 
 

@@ -12,9 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny_models import build
+import torch
+from safetensors.torch import load_file, save_file
+from tiny_models import build, save
 
-from lrp_companion.checks import InputError, SourceError
+from lrp_companion.checks import InputError, ModelError, SourceError
 from lrp_companion.cli import main
 from lrp_companion.lab.folder import read_folder
 from lrp_companion.lab.review_jobs import TextJobs
@@ -82,8 +84,6 @@ def test_the_command_asks_nothing_and_runs_nothing(copy: Path) -> None:
 
 
 def test_pickled_weights_are_read_as_weights_only(copy: Path, tmp_path: Path) -> None:
-    import torch
-
     class Payload:
         def __reduce__(self) -> tuple:
             return Path.touch, (tmp_path / "trace",)
@@ -155,6 +155,70 @@ def test_a_tokenizer_reads_its_own_files(copy: Path, name: str) -> None:
     other.write_text(json.dumps({"film": 0}))
     edit(copy / "tokenizer_config.json", **{name: str(other)})
     assert load_classifier(copy).card.tokenizer == before
+
+
+# -- weights of the folder and of the network ---------------------------------------------------------------
+
+
+def with_weights(folder: Path, **more: object) -> None:
+    """Put weights beside those of the folder, named with __ for each dot; None takes one away."""
+    weights = load_file(folder / "model.safetensors")
+    for name, value in more.items():
+        key = name.replace("__", ".")
+        if value is None:
+            del weights[key]
+        else:
+            weights[key] = torch.ones(3, 16) if value is True else value
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("family", "config", "weights", "named"),
+    [
+        ("bert", {"num_hidden_layers": 1}, {}, r"bert.encoder.layer.1.attention.output.dense.bias"),
+        ("distilbert", {"n_layers": 1}, {}, "transformer.layer.1."),
+        ("gpt2", {"n_layer": 1}, {}, "transformer.h.1."),
+        ("llama", {"num_hidden_layers": 1}, {}, "model.layers.1."),
+        ("modernbert", {"num_hidden_layers": 1, "layer_types": ["full_attention"]}, {}, "layers.1."),
+        ("llama", {}, {"model__layers__0__self_attn__q_proj__bias": True}, "q_proj.bias"),
+        ("llama", {}, {"score__bias": True}, "score.bias"),
+        ("bert", {}, {"bert__encoder__layer__0__attention__self__query__lora_A__weight": True}, "lora_A"),
+        ("bert", {}, {"classifier__weight": None}, "without the weights classifier.weight"),
+        ("bert", {"id2label": {"0": "a", "1": "b", "2": "c"}}, {}, "classifier.* of shape"),
+    ],
+    ids=str,
+)
+def test_weights_that_the_network_lacks_or_does_not_take_are_named(tmp_path, family, config, weights, named):
+    folder = save(tmp_path / "model", family)
+    with_weights(folder, **weights)
+    edit(folder / "config.json", **config)
+    with pytest.raises(ModelError, match=named) as caught:
+        load_classifier(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_weights_of_a_wrapper_are_called_so(copy: Path) -> None:
+    weights = load_file(copy / "model.safetensors")
+    wrapped = {f"module.{key}": value for key, value in weights.items()}
+    save_file(wrapped, copy / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match=r"weights under 'module\.'"):
+        load_classifier(copy)
+
+
+@pytest.mark.parametrize(
+    ("family", "names"),
+    [
+        ("bert", ["cls.predictions.bias", "cls.seq_relationship.weight", "bert.embeddings.position_ids"]),
+        ("roberta", ["roberta.pooler.dense.weight", "lm_head.dense.weight"]),
+        ("llama", ["lm_head.weight", "model.layers.0.self_attn.rotary_emb.inv_freq"]),
+        ("gpt2", ["transformer.h.0.attn.bias", "transformer.h.0.attn.masked_bias", "lm_head.weight"]),
+    ],
+)
+def test_heads_of_other_tasks_beside_are_left_out(tmp_path: Path, family: str, names: list[str]) -> None:
+    folder = save(tmp_path / "model", family)
+    before = load_classifier(folder).card.fingerprint
+    with_weights(folder, **dict.fromkeys((name.replace(".", "__") for name in names), True))
+    assert load_classifier(folder).card.fingerprint == before
 
 
 # -- a run that is gone on with ------------------------------------------------------------------------------

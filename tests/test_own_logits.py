@@ -268,37 +268,50 @@ def test_modules_that_transformers_keeps_in_float32_are_kept() -> None:
 # -- the comparison -----------------------------------------------------------------------------------------
 
 
-def broken(clf: lrp.Classifier, from_tokens: int) -> None:
-    """Make the network add 1 to the logits of texts of so many tokens."""
+def breakable(network: Any) -> list[int]:
+    """Make a network add 1 to the logits of texts of at least as many tokens as the list says; list its
+    calls, too.
+    """
+    state, kind = [10**9], type(network)
 
-    def add(module: Any, args: Any, inputs: Any, out: Any) -> Any:
-        ids = inputs.get("input_ids")
-        far = ids is not None and ids.shape[1] >= from_tokens
-        return dataclasses.replace(out, logits=out.logits + 1.0 * far)
+    class Breakable(kind):  # type: ignore[misc,valid-type]
+        def forward(self, input_ids: Any = None, **inputs: Any) -> Any:
+            state.append(1)
+            out = super().forward(input_ids=input_ids, **inputs)
+            far = input_ids is not None and input_ids.shape[1] >= state[0]
+            return dataclasses.replace(out, logits=out.logits + 1.0 * far)
 
-    clf.network.register_forward_hook(add, with_kwargs=True)
+    Breakable.__name__, Breakable.__module__ = kind.__name__, kind.__module__
+    network.__class__ = Breakable
+    return state
 
 
 @pytest.mark.parametrize("family", ["bert", "llama", "roberta"])
 @pytest.mark.parametrize("method", ["loo", "attnlrp", "ig", "mask-gradient", "rollout"])
 def test_a_logit_that_is_not_the_networks_is_refused(family: str, method: str) -> None:
-    clf = load_classifier(*build(family), dtype="float64")
+    network, tokenizer = build(family)
+    state = breakable(network)
+    clf = load_classifier(network, tokenizer, dtype="float64")
     more = {"baseline": "zero"} if method == "ig" else {}
     if method == "rollout" and family == "llama":
         more = {"row": "mean"}
-    broken(clf, from_tokens=12)
+    state[0] = 12
     attribute(clf, TEXTS[0], method=method, **more)
     with pytest.raises(ModelError, match=r"whose logit of '\w+' is .* by the network .* and .* by the tape"):
         attribute(clf, [TEXTS[0], TEXTS[3]], method=method, **more)
     for call in (lrp.layer_lattice, lrp.layer_relevance):
         with pytest.raises(ModelError, match="by the network"):
             call(clf, TEXTS[3])
+    report = lrp.check(clf, TEXTS[3])
+    assert report.broken and [figure.name for figure in report.figures] == ["logits"]
 
 
 def test_all_texts_are_compared_if_asked() -> None:
-    clf = load_classifier(*build("bert"), dtype="float64")
+    network, tokenizer = build("bert")
+    state = breakable(network)
+    clf = load_classifier(network, tokenizer, dtype="float64")
     attribute(clf, TEXTS[3], method="attnlrp")
-    broken(clf, from_tokens=0)
+    state[0] = 0
     attribute(clf, TEXTS[0], method="attnlrp")  # no longer than what was compared
     with pytest.raises(ModelError, match="by the network"):
         attribute(clf, TEXTS[0], method="attnlrp", compare="all")
@@ -306,22 +319,24 @@ def test_all_texts_are_compared_if_asked() -> None:
         attribute(clf, (TEXTS[0], TEXTS[0]), method="attnlrp")  # as a pair it is new
     with pytest.raises(InputError, match="compare 'some'"):
         attribute(clf, TEXTS[0], method="attnlrp", compare="some")
-    network, tokenizer = build("bert")
+    state[0] = 10**9
     clf = load_classifier(network, tokenizer, compare="all")
-    broken(clf, from_tokens=0)
+    state[0] = 0
     with pytest.raises(ModelError, match="by the network"):
         attribute(clf, TEXTS[2], method="loo")
 
 
 def test_a_text_is_compared_once() -> None:
-    clf = load_classifier(*build("bert"))
-    calls = []
-    clf.network.register_forward_hook(lambda *_: calls.append(1))
+    network, tokenizer = build("bert")
+    state = breakable(network)
+    clf = load_classifier(network, tokenizer)
+    del state[1:]
     for _ in range(3):
         attribute(clf, list(TEXTS), method="attnlrp")
-    assert len(calls) == 1
+        attribute(clf, list(TEXTS), method="attnlrp", target=1, contrast=0)
+    assert state[1:] == [1]
     attribute(clf, list(TEXTS), method="loo", compare="all")
-    assert len(calls) == 1 + len(TEXTS)
+    assert len(state[1:]) == 1 + len(TEXTS)
 
 
 @pytest.mark.parametrize("family", ["mistral", "gemma3_text", "modernbert"])
@@ -336,7 +351,7 @@ def test_at_load_a_text_passes_every_window(family: str) -> None:
 # -- token ids, messages, markers ---------------------------------------------------------------------------
 
 
-def talker() -> tuple[Any, Any]:
+def talker(task: str = "ForCausalLM") -> tuple[Any, Any]:
     """A language model with a chat template, and turns as special tokens."""
     _, tokenizer = pre_norm("llama")
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|turn|>", "<|end|>"]})
@@ -353,7 +368,7 @@ def talker() -> tuple[Any, Any]:
         max_position_embeddings=64,
         pad_token_id=tokenizer.pad_token_id,
     )
-    network = transformers.LlamaForCausalLM(config)
+    network = getattr(transformers, f"Llama{task}")(config)
     randomise(network, 0)
     tokenizer.model_max_length = 64
     return network.eval(), tokenizer
@@ -380,7 +395,14 @@ def test_a_talk_is_what_the_chat_template_makes_of_it() -> None:
     two = attribute(clf, [talk, TEXTS[0], ids[0].tolist()], method="attnlrp", target="film")
     np.testing.assert_allclose(two[0].scores, two[2].scores, atol=1e-7)
     answered = [*talk, {"role": "assistant", "content": "no"}]
-    assert clf.encode(answered)[0].tokens[-1] == "<|end|>"
+    begun = tokenizer.apply_chat_template(answered, continue_final_message=True, return_dict=False)
+    assert list(clf.encode(answered)[0].input_ids) == begun != clf.encode(answered[:1])[0].input_ids
+    reads = load_classifier(*talker("ForSequenceClassification"))
+    closed = tokenizer.apply_chat_template(answered, return_dict=False)
+    assert (
+        list(reads.encode(answered)[0].input_ids) == closed
+        and reads.encode(answered)[0].tokens[-1] == "<|end|>"
+    )
 
 
 def test_ids_and_talks_that_cannot_be_read_are_refused() -> None:

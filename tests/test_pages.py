@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from operator import eq
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -16,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pytest
 import yaml
-from browsing import ROOT, Watch, complaints_of_axe, open_page, serve
+from browsing import ROOT, Watch, becomes, complaints_of_axe, frames, open_page, serve
 from lrp_book.build import page_weights
 from test_exercise_numbers import lattice as masks_and_loo
 
@@ -99,7 +100,7 @@ def test_page_is_readable(mode: str, opened: tuple[str, Any, Watch]) -> None:
 def test_page_fits_a_phone(opened: tuple[str, Any, Watch]) -> None:
     _, page, _ = opened
     page.set_viewport_size({"width": 360, "height": 740})
-    page.wait_for_timeout(200)  # a table that is too wide turns into a list
+    frames(page, 12)  # a table that is too wide turns into a list
     width = page.evaluate("document.documentElement.scrollWidth")
     wide = page.evaluate(
         """() => [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > 361)
@@ -146,7 +147,8 @@ def test_what_is_asked_for_most_is_found_first(site: str, browser: Any) -> None:
         page.wait_for_selector("#search-results li a")
         first = page.locator("#search-results li a").first.get_attribute("href")
         assert f"book/{wanted[query]}.html" in first, query
-    page.wait_for_timeout(1500)  # each result fetches its page
+    for page, _ in opened.values():
+        page.wait_for_load_state("networkidle")  # each result fetches its page
     assert all(watch.nothing() for _, watch in opened.values()), opened
     context.close()
 
@@ -304,7 +306,7 @@ def test_search_says_words_and_in_a_folder_why_there_are_none(html: Path, site: 
     context = browser.new_context()
     page, watch = open_page(context, f"{site}/search.html?q=bypassed")
     page.wait_for_selector("#search-results p.context")
-    page.wait_for_timeout(1500)
+    page.wait_for_load_state("networkidle")
     texts = page.locator("#search-results p.context").all_text_contents()
     assert texts and not any("\\(" in text for text in texts)
     page, watch = open_page(context, f"{(html / 'search.html').as_uri()}?q=bypassed")
@@ -357,6 +359,18 @@ def test_layers_in_the_book_show_the_packages_numbers(site: str, browser: Any) -
     context.close()
 
 
+READ_AND_MARKED = """() => {
+    const links = [...document.querySelectorAll('#pst-page-toc-nav a[href*="#"]')]
+        .filter(a => a.hash.length > 1);
+    const top = a => document.getElementById(decodeURIComponent(a.hash.slice(1)))
+        .getBoundingClientRect().top;
+    const above = links.filter(a => top(a) <= innerHeight / 4);
+    const end = innerHeight + scrollY >= document.documentElement.scrollHeight - 4;
+    const marked = links.filter(a => a.matches('.active')).map(a => a.hash);
+    return [end ? marked : above.slice(-1).map(a => a.hash), marked];
+}"""
+
+
 @pytest.mark.parametrize("name", ["book/primer", "notebooks/06_protocol_audit"])
 def test_the_contents_mark_the_section_that_is_read(name: str, html: Path, browser: Any) -> None:
     """Scrolled by the wheel: the last heading in the upper quarter of the window, or above it."""
@@ -366,19 +380,8 @@ def test_the_contents_mark_the_section_that_is_read(name: str, html: Path, brows
     seen = set()
     for _ in range(25):
         page.mouse.wheel(0, 600)
-        page.wait_for_timeout(120)
-        wanted, marked = page.evaluate("""() => {
-            const links = [...document.querySelectorAll('#pst-page-toc-nav a[href*="#"]')]
-                .filter(a => a.hash.length > 1);
-            const top = a => document.getElementById(decodeURIComponent(a.hash.slice(1)))
-                .getBoundingClientRect().top;
-            const above = links.filter(a => top(a) <= innerHeight / 4);
-            const end = innerHeight + scrollY >= document.documentElement.scrollHeight - 4;
-            const marked = links.filter(a => a.matches('.active')).map(a => a.hash);
-            return [end ? null : above.at(-1)?.hash ?? '', marked];
-        }""")
-        if wanted is not None:
-            assert marked == ([wanted] if wanted else [])
-            seen.add(wanted)
+        frames(page, 8)
+        becomes(page, lambda: eq(*page.evaluate(READ_AND_MARKED)), True)
+        seen |= set(page.evaluate(READ_AND_MARKED)[0])
     assert len(seen) > 3
     context.close()

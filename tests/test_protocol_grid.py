@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import xarray as xr
 from lrp_book import ch06_protocol
 from plain_rows import counted, plain_loo
 from test_report import level, mnist_run, text_run
 
 from lrp_companion.checks import CompanionError, InputError
 from lrp_companion.lab.load import TextRun, load_run
-from lrp_companion.lab.paper import protocol_grid
+from lrp_companion.lab.paper import protocol_grid, specification
 from lrp_companion.lab.paper.protocol_grid import PROTOCOL_AXES, grid
 from lrp_companion.metrics import Interval, agreement, bootstrap_mean
 from lrp_companion.metrics.statistics import resampled, side_of_zero
@@ -247,3 +248,53 @@ def test_bad_input_is_refused_by_name(turned, tmp_path):
     for call, words in cases:
         with pytest.raises(CompanionError, match=words):
             call()
+
+
+# -- the specification curve ---------------------------------------------------------------------------------
+
+
+def made_up(seed: int, *, effect: float = 0.0) -> xr.DataArray:
+    """Differences of 40 sentences in 12 cells that share most of what they are."""
+    generator = np.random.default_rng(seed)
+    values = generator.normal(effect, 1, (40, 1, 1)) + 0.3 * generator.normal(size=(40, 3, 4))
+    return xr.DataArray(values, dims=["example", "site", "map"])
+
+
+def test_without_an_effect_p_is_uniform_and_a_planted_one_is_found():
+    made = [specification.specification(made_up(seed), flips=99) for seed in range(400)]
+    for name in ("p", "p of the count"):
+        p = np.array([row[name] for row in made])
+        for size in (0.05, 0.2, 0.5):  # counts have ties, so the second test may reject less often
+            low = 0 if name != "p" else size - 4 * math.sqrt(size * (1 - size) / 400)
+            assert low <= (p <= size).mean() <= size + 4 * math.sqrt(size * (1 - size) / 400)
+    assert np.mean([max(row["above"], row["below"]) > 6 for row in made]) > 0.02, "many at once, by chance"
+    planted = specification.specification(made_up(0, effect=1.0), flips=99)
+    assert planted["p"] == planted["p of the count"] == 0.01 and planted["above"] == 12
+    assert planted == specification.specification(made_up(0, effect=1.0), flips=99)
+
+
+def test_a_cell_without_values_is_no_cell_and_nan_is_left_out():
+    d = made_up(1, effect=0.5)
+    d[:10, 0, 0], d[:, 1, 1] = np.nan, np.nan
+    row = specification.specification(d, flips=99)
+    means = d.mean("example").values
+    assert row["cells"] == 11 and row["median"] == pytest.approx(np.nanmedian(means))
+
+
+@recorded
+def test_the_curve_of_the_record_and_the_choices_that_hold_it():
+    run = load_run(RECORD)
+    d, cells = specification.leads(run), grid(run)
+    row, counted_cells = specification.specification(d), protocol_grid.counts(cells)
+    assert [row[name] for name in ("cells", "above", "below", "across")] == [
+        counted_cells[name] for name in ("cells", "above", "below", "across")
+    ]
+    assert [round(row[name] / 432, 2) for name in ("above", "across", "below")] == [0.23, 0.14, 0.62]
+    assert row["median"] == pytest.approx(np.median(cells.effects)) == pytest.approx(-0.023, abs=5e-4)
+    assert row["p"] < 0.002 and row["p of the count"] < 0.002 and 40 < row["by chance"] < 130 < row["below"]
+    assert specification.held_by(d) == pytest.approx(0.81, abs=0.005)
+    assert [round(specification.held_by(d, [name]), 3) for name in ("target", "statistic")] == [0.0, 0.005]
+    drawn = specification.cells_to_draw(d)
+    assert drawn.shape == (3, 2, 2)
+    by_hand = cells.effects.mean((3, 4, 5))
+    assert [value.mean for value in drawn.values.ravel()] == pytest.approx(by_hand.ravel())

@@ -13,16 +13,20 @@ import random
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from lrp_book.ch06_causes import by_first_sign, interventions, site_change
 from lrp_book.ch06_protocol import matched_share, stated_cells
 from lrp_book.layers import standing
 from lrp_book.paired import compare_paired
+from lrp_book.primary import of_records
 from plain_rows import counted, plain_loo, plain_r
 
 from lrp_companion.attribution import SITES
 from lrp_companion.lab.load import TextRun, load_run
+from lrp_companion.lab.paper.primary import summary
 from lrp_companion.lab.paper.protocol_grid import grid
 from lrp_companion.schema import Protocol
 
@@ -249,3 +253,81 @@ def test_interventions_at_cls_and_sep(name):
                 loo = plain_loo(example, removals)
                 values.append(plain_r([a + b for a, b in zip(word, position, strict=True)], loo))
             assert made[label][method].mean() == pytest.approx(sum(values) / len(values), abs=1e-5)
+
+
+# -- the primary analysis, from the files alone --------------------------------------------------------------
+
+FILES = {
+    "MiniLM": ("sst2-companion", "sst2-companion-6", "trainings/sst2-*", "mean-pooling/*"),
+    "MPNet": ("base/sst2-seed-[0-2]-maps.npz",),
+    "SmolLM2": ("smollm2/sst2-maps.npz",),
+    **{
+        f"wiring {k}": (f"wirings/{name}-seed-*",)
+        for k, name in enumerate(("post-ln-first", "post-ln-mean", "modernbert", "gpt2", "llama"))
+    },
+    "labels, BERT": ("labels-only/*post-ln*",),
+    "labels, Llama": ("labels-only/*llama*",),
+}
+
+
+def d_of_run(folder: Path) -> list[float]:
+    """Mean d at the words by Pearson and by rank, then over all tokens with positions."""
+    axes = json.loads((folder / "manifest.json").read_text())["axes"]
+    table = pd.read_parquet(folder / "methods.parquet").set_index("method")
+    r = {name: np.stack(table.loc[name].sort_values("job").r.to_list()) for name in ("cp-lrp", "attnlrp")}
+    d = (r["cp-lrp"] - r["attnlrp"]).reshape(-1, *map(len, axes.values()))
+    removal, logit = axes["removal"].index("attention-mask"), axes["target"].index("logit")
+    return [
+        float(np.nanmean(d[:, site, tokens, removal, logit, statistic].astype(float)))
+        for site, tokens in ((0, 0), (1, 1))
+        for statistic in (0, 1)
+    ]
+
+
+def d_of_maps(file: Path) -> list[float]:
+    kept = np.load(file)
+    ends = np.cumsum(kept["tokens"])[:-1]
+    of = {
+        name: np.split(kept[name].astype(float), ends)
+        for name in kept
+        if len(kept[name]) == kept["tokens"].sum()
+    }
+    found = []
+    for words, suffix in ((True, ""), (False, "+position" if "cp-lrp+position" in of else "")):
+        for rank in (False, True):
+            d = []
+            for k, loo in enumerate(of["loo attention-mask"]):
+                keep = of["word"][k].astype(bool) if words else np.ones(len(loo), bool)
+                scores = [pd.Series(of[name][k][keep]) for name in (f"cp-lrp{suffix}", f"attnlrp{suffix}")]
+                judge = pd.Series(loo[keep])
+                scores, judge = ([s.rank() for s in scores], judge.rank()) if rank else (scores, judge)
+                d.append(scores[0].corr(judge) - scores[1].corr(judge))
+            found.append(float(np.nanmean(d)))
+    return found
+
+
+def test_the_primary_analysis_from_the_files_alone():
+    """pandas and numpy read the records; nothing of the package computes here."""
+    rows = {}
+    for encoder, patterns in FILES.items():
+        for path in sorted(path for pattern in patterns for path in RESULTS.glob(pattern)):
+            rows[encoder, str(path.relative_to(RESULTS))] = (
+                d_of_maps(path) if path.suffix == ".npz" else d_of_run(path)
+            )
+    plain = pd.DataFrame.from_dict(rows, orient="index")
+    plain.index = pd.MultiIndex.from_tuples(plain.index)
+    assert len(plain) == 33
+    by_encoder = plain.groupby(level=0).mean()
+    half = 2.2621571628 * by_encoder.std() / math.sqrt(10)  # Student's 0.975 quantile, 9 degrees of freedom
+    made = summary(of_records())
+    for k, (_, row) in enumerate(made.iterrows()):
+        mean = by_encoder[k].mean()
+        assert (row.d.mean, row.d.low, row.d.high) == pytest.approx(
+            (mean, mean - half[k], mean + half[k]), abs=1e-5
+        )
+        assert (row.encoders, row.trainings, row.below) == (10, 33, (by_encoder[k] < 0).sum())
+        assert (row.smallest, row.largest) == pytest.approx((plain[k].min(), plain[k].max()), abs=1e-5)
+    told = [(row.d.text(3), row.below, row.ahead) for _, row in made.iterrows()]
+    assert told[0] == ("-0.015 [-0.032, 0.002]", 8, "level")
+    assert [(below, verdict) for _, below, verdict in told[1:]] == [(7, "level"), (4, "open"), (5, "level")]
+    assert plain[0].abs().max() < 0.30 / 2, "the paper's difference is in no training's reach"

@@ -9,7 +9,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from browsing import ROOT, complaints_of_axe, state_of
+from browsing import ROOT, complaints_of_axe, frames, state_of
 from lrp_book import student
 from lrp_book.sessions import on_slides
 from lrp_book.sphinx.slides import excerpt, find_cell, in_state, part_of_table, slides
@@ -238,7 +238,7 @@ def test_every_slide_holds_what_it_shows_in_letters_of_16_pixels(name: str, site
         )
         assert all(size >= 0.5 for size in sizes), (title, sizes)
         page.evaluate("() => { while (Reveal.nextFragment()); }")
-        page.wait_for_timeout(100)
+        frames(page, 6)
         assert not (small := page.evaluate(SMALL)), (name, title, small)
     seen = page.evaluate(
         "[document.querySelectorAll('.math').length, document.querySelectorAll('.math mjx-container').length]"
@@ -253,7 +253,7 @@ def test_a_projector_of_1024_by_768_shows_whole_slides(site: str, visit: Any) ->
     for number in range(count(page)):
         turn_to(page, number)
         page.evaluate("() => { while (Reveal.nextFragment()); }")
-        page.wait_for_timeout(100)
+        frames(page, 6)
         assert not (too_tall := page.evaluate(TOO_TALL)), (number + 1, too_tall)
         assert not (small := page.evaluate(SMALL.replace("size < 16", "size < 12.7"))), (number + 1, small)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from collections.abc import Callable
+
 import numpy as np
 import pandas
 import pytest
@@ -98,6 +102,59 @@ def test_a_list_is_texts_and_a_tuple_is_a_pair(clf: Classifier) -> None:
 def test_what_is_no_text_and_no_pair_is_refused(clf: Classifier, texts: object, words: str) -> None:
     with pytest.raises(InputError, match=words):
         attribute(clf, texts, method="attnlrp")
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "llama"])
+def test_threads_read_what_one_thread_reads(family: str) -> None:
+    """Fast tokenizers keep how they cut and pad as state, which the caller's own calls set, too."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    clf = load_classifier(*build(family))
+    long, some = "the plot is slow " * 12, [PAIR[0], (PAIR[0], "a slow plot " * 20), [5, 7]]
+    want = clf.encode([long, *some], truncate=True), clf.encode(PAIR[0])
+    wrong: list[object] = []
+
+    def cut() -> None:
+        wrong.extend(one for one in clf.encode([long, *some], truncate=True) if repr(one) not in known)
+
+    def whole() -> None:
+        wrong.extend(one for one in clf.encode(PAIR[0]) if repr(one) not in known)
+        with pytest.raises(InputError, match="expected at most 32 tokens"):
+            clf.encode(long)
+
+    def own() -> None:
+        clf.tokenizer([PAIR[0], "dull"], padding="max_length", truncation=True, max_length=8)
+
+    known = {repr(one) for some in want for one in some}
+
+    def again(work: Callable[[], None]) -> None:
+        try:
+            for _ in range(150):
+                work()
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=again, args=(work,)) for work in (cut, cut, whole, whole, own)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sys.setswitchinterval(before)
+    assert not wrong, wrong[:3]
+
+
+def test_a_text_is_tokenised_once(clf: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    inner = type(clf.tokenizer).__call__
+    monkeypatch.setattr(
+        type(clf.tokenizer),
+        "__call__",
+        lambda *given, **more: calls.append(given[1:]) or inner(*given, **more),
+    )
+    for text in (PAIR[0], PAIR, [PAIR[0], PAIR[1]]):
+        calls.clear()
+        attribute(clf, text, method="loo", unit="word")
+        assert len(calls) == 1
 
 
 def test_an_unknown_word_is_no_special_token(clf: Classifier) -> None:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import ClassVar
-
 import numpy as np
 import pytest
 import torch
-import transformers
 from tiny_models import TEXTS
 
 from lrp_companion.checks import InputError
-from lrp_companion.loading.classifier import Classifier, load_classifier
-from lrp_companion.loading.offsets import offsets_of
+from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute
 from lrp_companion.words import units_of
 
@@ -114,116 +108,3 @@ def test_a_cut_text_has_words_up_to_its_cut(clf: Classifier) -> None:
     assert len(record.tokens) == 32 and record.tokens[-2:] == ("film", "[SEP]")
     with pytest.raises(InputError, match="without a token"):
         attribute(clf, "the film " * 40, method="loo", unit=[(300, 304)], truncate=True)
-
-
-class OnlyInPython(transformers.PythonBackend):
-    """A tokenizer without positions, whose words go on as `split` spells it."""
-
-    def __init__(self, split: Callable[[str], list[str]], texts: Sequence[str]) -> None:
-        pieces = {
-            piece for text in texts for word in text.split() for piece in split(word) + split(f" {word}")
-        }
-        self.names = ["<s>", "</s>", "<pad>", "<unk>", *sorted(pieces - {"☃"})]
-        self.ids, self.split_ = {name: k for k, name in enumerate(self.names)}, split
-        super().__init__(unk_token="<unk>", cls_token="<s>", sep_token="</s>", pad_token="<pad>")
-
-    vocab_files_names: ClassVar[dict[str, str]] = {}
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self.names)
-
-    def get_vocab(self) -> dict[str, int]:
-        return dict(self.ids)
-
-    def _tokenize(self, text: str, **_: object) -> list[str]:
-        return self.split_(text)
-
-    def _convert_token_to_id(self, token: str) -> int:
-        return self.ids.get(token, self.ids["<unk>"])
-
-    def _convert_id_to_token(self, index: int) -> str:
-        return self.names[index]
-
-    def build_inputs_with_special_tokens(
-        self, first: list[int], second: list[int] | None = None
-    ) -> list[int]:
-        return [0, *first, 1] + ([*second, 1] if second else [])
-
-    def get_special_tokens_mask(self, first, second=None, already_has_special_tokens=False) -> list[int]:
-        return [1, *[0] * len(first), 1] + ([*[0] * len(second), 1] if second else [])
-
-
-def threes(mark: Callable[[list[str]], list[str]], start: str = "") -> Callable[[str], list[str]]:
-    """Words in pieces of three characters, marked."""
-
-    def split(text: str) -> list[str]:
-        words = [start + word for word in text.split()]
-        return [piece for word in words for piece in mark([word[k : k + 3] for k in range(0, len(word), 3)])]
-
-    return split
-
-
-SPELLINGS = {
-    "@@": threes(lambda parts: [f"{part}@@" for part in parts[:-1]] + parts[-1:]),
-    "##": threes(lambda parts: parts[:1] + [f"##{part}" for part in parts[1:]]),
-    "metaspace": threes(lambda parts: parts, "▁"),
-    "</w>": threes(lambda parts: [*parts[:-1], f"{parts[-1]}</w>"]),
-    "space before": lambda text: threes(list, "Ġ" if text.startswith(" ") else "")(text),
-    "letters": list,
-}
-PLAIN = ("so happy to see the sun", "the café, it's well-made ☃ 3.5")
-NAMED = (tuple(PLAIN[0].split()), ("the", "café", ",", "it's", "well-made", "☃", "3.5"))
-
-
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_words_of_a_tokenizer_without_positions(spelling: str) -> None:
-    tokenizer = OnlyInPython(SPELLINGS[spelling], [*PLAIN, " ", *PLAIN[0]])
-    torch.manual_seed(0)
-    config = transformers.RobertaConfig(
-        vocab_size=tokenizer.vocab_size,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-        max_position_embeddings=80,
-        pad_token_id=2,
-    )
-    clf = load_classifier(transformers.RobertaForSequenceClassification(config).eval(), tokenizer)
-    for text, names in zip(PLAIN, NAMED, strict=True):
-        (tokens,) = attribute(clf, text, method="loo", target=1)
-        words = tokens.words()
-        shown = [name.strip(",") for name in words.tokens[1:-1] if name != ","]
-        assert shown == [name for name in names if name != ","]
-        assert words.scores.sum() == pytest.approx(tokens.scores.sum())
-        (removed,) = attribute(clf, text, method="loo", target=1, unit="word")
-        assert removed.tokens == words.tokens
-        assert len(tokens.spans([names[1]]).tokens) == 1
-    (pair,) = attribute(clf, [(PLAIN[0], PLAIN[0])], method="loo", target=1)
-    assert pair.words().tokens.count("happy") == 2
-    (cut,) = clf.encode(PLAIN[0])
-    places = offsets_of(
-        clf, replace(cut, input_ids=(*cut.input_ids[:4], 1), special=cut.special[[0, 1, 2, 3, -1]])
-    )[1]
-    assert len(places) == 5 and PLAIN[0].startswith(PLAIN[0][places[1][0] : places[1][1]] or "!")
-
-
-def test_words_that_cannot_be_found_are_refused_in_one_line() -> None:
-    tokenizer = OnlyInPython(lambda text: [f"{len(text.split())}{word}" for word in text.split()], PLAIN)
-    clf = load_classifier(
-        transformers.RobertaForSequenceClassification(
-            transformers.RobertaConfig(
-                vocab_size=tokenizer.vocab_size,
-                hidden_size=8,
-                num_hidden_layers=1,
-                num_attention_heads=2,
-                intermediate_size=8,
-                max_position_embeddings=80,
-                pad_token_id=2,
-            )
-        ).eval(),
-        tokenizer,
-    )
-    (record,) = attribute(clf, PLAIN[0], method="loo", target=1)
-    with pytest.raises(InputError, match="tokens without offsets"):
-        record.words()

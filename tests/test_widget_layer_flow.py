@@ -128,7 +128,7 @@ def test_a_phone_shows_both_methods_and_loo_at_once(flows: Any, show: Any) -> No
         left, right = (
             page.locator(f".lrp-flow-{side} .lrp-flow-level").nth(k).bounding_box() for side in (0, 1)
         )
-        assert left["y"] == right["y"] and left["x"] + left["width"] < right["x"]
+        assert abs(left["y"] - right["y"]) < 1 and left["x"] + left["width"] < right["x"]
     loo = page.locator(".lrp-flow-1 .lrp-flow-loo").bounding_box()
     lists = [page.locator(f".lrp-flow-{side} ol.lrp-tokens").bounding_box() for side in (0, 1)]
     assert (
@@ -137,7 +137,7 @@ def test_a_phone_shows_both_methods_and_loo_at_once(flows: Any, show: Any) -> No
         < lists[1]["y"]
         < page.locator(".lrp-flow-0 > p.lrp-readout").bounding_box()["y"]
     )
-    assert lists[1]["y"] + lists[1]["height"] < 844 and lists[0]["x"] == loo["x"]
+    assert lists[1]["y"] + lists[1]["height"] < 844 and abs(lists[0]["x"] - loo["x"]) < 1
 
 
 def test_a_change_is_told_in_parts(page: Any) -> None:

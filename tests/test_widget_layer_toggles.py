@@ -181,6 +181,7 @@ def test_a_live_sentence_feeds_the_switches_and_says_what_is_wrong(toggles: Laye
 
     def explain(text: str) -> Any:
         asked.append(text)
+        assert "lrp-stale" in toggles._dom_classes, "what is shown is of another sentence"
         return lrp.layer_lattice(clf, text), lrp.attribute(clf, text, method="loo")[0]
 
     live = LiveSentence(toggles, explain)
@@ -190,6 +191,7 @@ def test_a_live_sentence_feeds_the_switches_and_says_what_is_wrong(toggles: Laye
         clf.encode("rare grace")[0].tokens[1:-1]
     )
     assert toggles.bypassed == [2] and toggles.sentence == 0 and not live.button.disabled
+    assert "lrp-stale" not in toggles._dom_classes
     assert toggles.removed == -1, "of another sentence"
     live.button.click()
     assert asked == ["rare grace"], "the same text is not computed twice"

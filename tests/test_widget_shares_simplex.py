@@ -362,12 +362,12 @@ def test_the_sentence_and_the_triangle_fit_one_screen(theme: str, size: tuple[in
     """On a laptop the whole widget does, beside the page's bar; nothing moves while the sentence changes."""
     page = shown(theme=theme, viewport={"width": size[0], "height": size[1]})
     whole, triangle = (page.locator(name).bounding_box() for name in (".lrp-widget", ".lrp-triangle"))
-    assert (triangle["y"] + triangle["height"] - whole["y"]) < size[1] - 60
+    assert triangle["y"] + triangle["height"] - whole["y"] < size[1] - 60
     assert size[0] < 1000 or whole["height"] <= size[1] - 56
     for digit in range(COUNT):
         for kind in MAPS_COMPARED:
             put(page, digit=digit, map=kind, shares=[0.62, 0.2, 0.18])
-            assert page.locator(".lrp-triangle").bounding_box()["y"] == triangle["y"]
+            assert abs(page.locator(".lrp-triangle").bounding_box()["y"] - triangle["y"]) < 1
     filters = page.locator("canvas").evaluate_all("nodes => nodes.map(n => getComputedStyle(n).filter)")
     assert {kind.startswith("invert") for kind in filters} == {theme == "dark"}, "dark pictures on dark pages"
 

@@ -118,7 +118,6 @@ def run_cell(page: Any, place: int) -> Any:
 def test_a_widget_lives_in_jupyterlab(lab: str, browser: Any) -> None:
     context = browser.new_context(viewport={"width": 1400, "height": 1400})
     page, watch = open_page(context, f"{lab}/lab/tree/live.ipynb")
-    page.set_default_timeout(120_000)
     page.wait_for_selector(".jp-Notebook .jp-CodeCell .cm-content")
     page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", state="attached")
     page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()

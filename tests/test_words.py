@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from lrp_companion.checks import InputError
 from lrp_companion.words import asked_spans, readable, sentence_spans, units_of, word_spans
@@ -194,10 +195,32 @@ def test_marks_that_the_tokenizer_strips_stay_in_the_words_name(word: str) -> No
         ("aéb", ("aÃ", "©b"), [(0, 2), (1, 3)], ("aé", "b")),
         ("éü", ("Ã", "©Ã", "¼"), [(0, 1), (0, 2), (1, 2)], ("é", "ü", "…")),
         ("½ x", ("1", "⁄", "2", "x"), [(0, 1), (0, 1), (0, 1), (2, 3)], ("½", "…", "…", "x")),
+        ("今天 下", ("▁", "今天", "▁", "下"), [(0, 1), (0, 2), (2, 4), (3, 4)], ("␣", "今天", "␣", "下")),
+        ("abc", ("▁", "a", "bc"), [(0, 1), (0, 1), (1, 3)], ("␣", "a", "bc")),
+        ("▁b", ("▁", "▁", "b"), [(0, 1), (0, 1), (1, 2)], ("▁", "␣", "b")),
+        ("kำ", ("k", "\u0e4d", "\u0e32"), [(0, 1), (1, 2), (1, 2)], ("k", "ำ", "…")),
+        ("한", ("<0xED>", "<0x95>", "<0x9C>"), [(0, 1)] * 3, ("한", "…", "…")),
+        ("a\nbc", ("bc", "a"), [(2, 4), (0, 1)], ("bc", "a")),
     ],
 )
 def test_a_character_in_several_tokens_is_shown_once(text, tokens, offsets, shown) -> None:
     assert readable(tokens, text, offsets, np.zeros(len(tokens), dtype=bool)) == shown
+
+
+LETTERS = "今天下雨映画がหนังกำabfmé"
+SENTENCEPIECE = Tokenizer(
+    models.Unigram([("<unk>", 0.0), *((c, -3.0) for c in f"▁{LETTERS}"), ("今天", -2.0), ("▁ab", -1.0)], 0)
+)
+SENTENCEPIECE.normalizer, SENTENCEPIECE.pre_tokenizer = normalizers.NFC(), pre_tokenizers.Metaspace()
+
+
+@given(st.text(f"{LETTERS}   ", min_size=1))
+def test_a_vocabulary_of_sentencepiece_shows_each_character_once(text: str) -> None:
+    """Where a word has no token with its space, the token of the space has the place of its first letter."""
+    read = SENTENCEPIECE.encode(text)
+    pieces = readable(read.tokens, text, read.offsets, np.zeros(len(read.ids), dtype=bool))
+    shown = "".join(piece.lstrip("▁") for piece in pieces if piece not in "␣…")
+    assert shown == "".join(text.split())
 
 
 @pytest.mark.parametrize(

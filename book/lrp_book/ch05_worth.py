@@ -64,10 +64,12 @@ def judged_claims(results: str | Path = "results") -> list[Claim]:
 
 
 def verdicts(kept: Records) -> Counter[str]:
-    """How many of the paper's claims have each verdict; `MissingRecord` in a folder without runs."""
+    """How many of the paper's claims, readings of its tables left out, have each verdict; `MissingRecord`
+    in a folder without runs.
+    """
     if not kept.runs:
         raise MissingRecord("finding", got="no runs", expected="runs", hint="name the folder of the runs")
-    return Counter(claim.verdict for claim in judged_claims(kept.folder)[:-1])
+    return Counter(claim.verdict for claim in judged_claims(kept.folder)[:-1] if not claim.reading)
 
 
 def lead(kept: Records, short: str, protocol: str = "words") -> Interval:

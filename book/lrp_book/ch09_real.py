@@ -11,7 +11,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -28,15 +28,9 @@ from lrp_book.worth import REMOVALS
 from lrp_companion.attribution import Attribution
 from lrp_companion.lab.labelled import mean
 from lrp_companion.lab.load import nearby
-from lrp_companion.lab.paper.claim_specs import SPECS, Spec
-from lrp_companion.lab.paper.claims import (
-    EFFECT_SIDES,
-    Effect,
-    claims,
-    independent_difference,
-    side,
-    verdict,
-)
+from lrp_companion.lab.paper.claim_specs import SPECS, Measures, Spec, Value
+from lrp_companion.lab.paper.claims import Claim, Effect, claims, independent_difference
+from lrp_companion.lab.paper.primary import MARGIN, REPRODUCED, judge
 from lrp_companion.masks import NONE, PATHS, bypassed, mask_label, masks_on_paths, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean, leverage, pearson, spearman
 from lrp_companion.metrics.statistics import side_of_zero
@@ -332,8 +326,8 @@ def base_outcomes(folder: str) -> list[Row]:
     Rows `point`, `says`, `outcome`, `items` (of every training).
     """
     rows = []
-    for point, says, judge in _base(folder):
-        by_seed = [judge(seed) for seed in SEEDS]
+    for point, says, items_of in _base(folder):
+        by_seed = [items_of(seed) for seed in SEEDS]
         held = sum(all(item.holds for item in of_seed) for of_seed in by_seed)
         items = [item for of_seed in by_seed for item in of_seed]
         rows.append(_row(point, says, outcome(held, len(SEEDS)), items))
@@ -404,9 +398,10 @@ def drawn_outcomes(folder: str) -> list[Row]:
         return [above(f"Delta, {a} − {b}", bootstrap_mean(delta[a] - delta[b]))]
 
     halves, groups = _effects(folder, SPECS[22]), ("mask-gradient-4", "mask-gradient")
+    on_sst, on_imdb = (replace(spec, effects=_single_halves) for spec in SPECS[20:22])
     words, everything = ([e for e in halves if e.protocol == name][::-1] for name in [*PROTOCOLS][:2])
     raised = [(above if e.what.startswith("first") else below)(e.what, e.value) for e in everything]
-    by_training = [_effects_of(folder, SPECS[20], [seed])[0] for seed in SEEDS]
+    by_training = [_effects_of(folder, on_sst, [seed])[0] for seed in SEEDS]
     single = [above(f"Delta, {e.what}", e.value) for e in by_training]
     gained = [[above("gain on SST-2 − gain on IMDB", e.value)] for e in _gains(folder)]
     rows = _points(
@@ -418,12 +413,19 @@ def drawn_outcomes(folder: str) -> list[Row]:
         ("reviews, words: either half lowers r", [below(e.what, e.value) for e in words]),
         ("reviews, all with positions: the first half raises r, the later lowers it", raised),
         ("SST-2, Delta: single later layers above single first ones", single),
-        ("reviews, the same", [above(e.what, e.value) for e in _effects(folder, SPECS[21])]),
+        ("reviews, the same", [above(e.what, e.value) for e in _effects(folder, on_imdb)]),
         ("words: d larger on SST-2 than on IMDB", gained[0]),
         ("all with positions: the same", gained[1]),
     )
     rows[7]["outcome"] = outcome(sum(item.holds for item in single), len(single))
     return rows
+
+
+def _single_halves(v: Value, layers: int) -> Measures:
+    """What was predicted: layers bypassed alone, the mean over the later half minus that over the first."""
+    by_layer = [v(frozenset([layer])) for layer in range(1, layers + 1)]
+    first, later = (sum(half) / len(half) for half in (by_layer[: layers // 2], by_layer[layers // 2 :]))
+    return {"single later - single first layers": later - first}
 
 
 def _points(*given: tuple[str, Sequence[Item]]) -> list[Row]:
@@ -536,33 +538,29 @@ def claims_at_size(folder: str) -> dict[int, tuple[str, str]]:
     -------
     dict
         Number to (value, verdict): the means as text, by protocol, or how many of several effects lie on the
-        paper's side; and a verdict of `lrp_companion.lab.paper.claims`, by both statistics.
+        paper's side; and the verdict at the words, by Pearson's r, as `lab.paper.claims` has it.
     """
     out = {}
     for k, spec in enumerate(SPECS, start=1):
         effects = _effects(folder, spec) if spec.task != "mnist" else []
         if effects:
-            out[k] = _told(effects), verdict(effects)
+            out[k] = _told(effects), _verdict(effects)
     gains = _gains(folder)
-    return out | {len(SPECS) + 1: (_told(gains), verdict(gains))}
+    return out | {len(SPECS) + 1: (_told(gains), _verdict(gains))}
+
+
+def _verdict(effects: Sequence[Effect]) -> str:
+    return Claim(0, "", "", "", tuple(effects)).verdict
 
 
 def beside_claims(folder: str, *, last: int) -> dict[int, str]:
     """Verdicts on larger models by the number of a claim: the base-size model's, and SmolLM2's of the last
     claim, which is about other wirings.
 
-    SmolLM2 is read at the words; of its three sets SST-2 alone has words and tokens that differ.
+    SmolLM2 is read at the words of SST-2.
     """
-    effects = []
-    for name, counted in (("sst2", "words"), ("sst2", "all"), ("facts", "all"), ("sentences", "all")):
-        r = r_of(f"{folder}/smollm2", f"{name}-maps")
-        value, rank = (gap(r, ("word", counted), statistic) for statistic in STATISTIC)
-        lies, rank_lies = (side(one, 0, math.inf) for one in (value, rank))
-        effects.append(
-            Effect("smollm2", counted, "CP-LRP - AttnLRP", value, lies, rank=rank, rank_side=rank_lies)
-        )
     at_size = {number: word for number, (_, word) in claims_at_size(folder).items()}
-    return at_size | {last: f"SmolLM2: {verdict(effects)}"}
+    return at_size | {last: f"SmolLM2: {judge(gap(r_of(f'{folder}/smollm2', 'sst2-maps'), WORDS))}"}
 
 
 def _effects(folder: str, spec: Spec) -> list[Effect]:
@@ -586,11 +584,13 @@ def _effects_of(folder: str, spec: Spec, names: Sequence[str]) -> list[Effect]:
             for what in made[0]:
                 columns = xr.DataArray([one[what] for one in made], dims=["training", "example"])
                 by.setdefault(what, {})[statistic] = mean(columns if len(made) > 1 else columns[0])
+        margin = MARGIN
+        if spec.column == "delta":
+            of = partial(_column, folder, column="delta", reading=reading, statistic="pearson")
+            margin *= float(np.mean([of(name, "attnlrp").mean() for name in names]))
         for what, values in by.items():
-            (value, lies), *ranked = ((one, side(one, spec.low, spec.high)) for one in values.values())
-            rank, rank_side = ranked[0] if ranked else (None, "")
-            one = Effect("base", protocol, what, value, lies, rank=rank, rank_side=rank_side)
-            effects.append(one)
+            value, rank = values["pearson"], values.get("spearman")
+            effects.append(Effect("base", protocol, what, value, rank, spec.low, spec.high, margin))
     return effects
 
 
@@ -601,9 +601,7 @@ def _gains(folder: str) -> list[Effect]:
         value, rank = (
             independent_difference(*(gap(r, reading, statistic) for r in both)) for statistic in STATISTIC
         )
-        lies, rank_lies = (side(one, 0, math.inf) for one in (value, rank))
-        what = "gain on SST - gain on IMDB"
-        out.append(Effect("base", protocol, what, value, lies, rank=rank, rank_side=rank_lies))
+        out.append(Effect("base", protocol, "gain on SST - gain on IMDB", value, rank))
     return out
 
 
@@ -631,7 +629,7 @@ def _told(effects: Sequence[Effect]) -> str:
     """One effect under each protocol as numbers; of more, how many lie on the paper's side."""
     if len({effect.what for effect in effects}) == 1:
         return "; ".join(number(effect.value.mean) for effect in effects)
-    return f"{sum(effect.side == EFFECT_SIDES[0] for effect in effects)} of {len(effects)}"
+    return f"{sum(effect.verdict == REPRODUCED for effect in effects)} of {len(effects)}"
 
 
 def claims_table(kept: Records) -> Table:
@@ -645,9 +643,9 @@ def claims_table(kept: Records) -> Table:
         value, word = here[claim.number]
         paper = "; ".join(printed.values()) if len(printed) == 1 else ""
         rows.append({"no.": str(claim.number), "claim": claim.says, "paper": paper, "12 layers": _told(ours)})
-        rows[-1] |= {"verdict": verdict(ours), "base size": value, "its verdict": word}
+        rows[-1] |= {"verdict": claim.verdict, "base size": value, "its verdict": word}
     of = "means by protocol (words; all tokens + positions), of r by Pearson"
-    return table(rows, caption=f"{of}, or how many effects are on the paper's side")
+    return table(rows, caption=f"{of}, or how many effects are reproduced; verdicts at the words")
 
 
 # Figures and tables.

@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import gelu
 
 from lrp_companion.families.modules import refused
-from lrp_companion.families.tasks import Steps, after_first, head_steps, with_head
+from lrp_companion.families.tasks import Steps, head_steps, with_head
 from lrp_companion.families.wiring import LayerWiring, Linear, ScoreBias, Wiring, family, norm_of
 
 
@@ -44,11 +44,6 @@ def bert_like(
     )
 
 
-def _of_transformers(module: Any) -> bool:
-    """Whether a part of a head is the family's own, whose modules are known by name."""
-    return type(module).__module__.startswith("transformers.")
-
-
 def _bert_layer(layer: Any) -> LayerWiring:
     projections, after = layer.attention.self, layer.attention.output
     return LayerWiring(
@@ -76,24 +71,12 @@ def bert(model: Any) -> Wiring:
         transform = end.transform
         return head_steps(transform.dense, transform.transform_act_fn, transform.LayerNorm, end.decoder)
 
-    def classes() -> Steps:
-        pooler = base.pooler
-        pooled = (pooler.dense, pooler.activation) if _of_transformers(pooler) else (after_first(pooler),)
-        return head_steps(*pooled, model.classifier)
-
     return with_head(
         lambda head: bert_like(base, head, readout=readout),
         model,
-        classes=classes,
+        classes=lambda: head_steps(base.pooler.dense, base.pooler.activation, model.classifier),
         masked=masked,
     )
-
-
-def _read_by_head(end: Any, activation: Any) -> Steps:
-    """The steps of a head that takes the first token by itself."""
-    if _of_transformers(end):
-        return head_steps(end.dense, activation, end.out_proj)
-    return head_steps(after_first(end))
 
 
 def _masked_words(end: Any) -> Steps:
@@ -110,7 +93,7 @@ def roberta(model: Any) -> Wiring:
     return with_head(
         lambda head: bert_like(base, head, first_position=base.embeddings.padding_idx + 1),
         model,
-        classes=lambda: _read_by_head(model.classifier, torch.tanh),
+        classes=lambda: head_steps(model.classifier.dense, torch.tanh, model.classifier.out_proj),
         masked=lambda: _masked_words(model.lm_head),
     )
 
@@ -147,7 +130,7 @@ def mpnet(model: Any) -> Wiring:
             score_bias=ScoreBias(base.encoder.relative_attention_bias, base.encoder.relative_position_bucket),
         ),
         model,
-        classes=lambda: _read_by_head(model.classifier, torch.tanh),
+        classes=lambda: head_steps(model.classifier.dense, torch.tanh, model.classifier.out_proj),
         masked=lambda: _masked_words(model.lm_head),
     )
 
@@ -165,7 +148,9 @@ def electra(model: Any) -> Wiring:
     return with_head(
         lambda head: bert_like(base, head, projection=projection),
         model,
-        classes=lambda: _read_by_head(model.classifier, getattr(model.classifier, "activation", None)),
+        classes=lambda: head_steps(
+            model.classifier.dense, model.classifier.activation, model.classifier.out_proj
+        ),
         masked=masked,
     )
 

@@ -21,6 +21,13 @@ the first two tokens, joined into one vector.
 """
 
 
+def mapped(part: Linear, x: Tensor) -> Tensor:
+    """`W x + b` of the weights that the way back reads, whatever a call of the module computes: so a module
+    that computes something else has other logits.
+    """
+    return linear(x, part.weight, part.bias)
+
+
 class LinearMap:
     """What stands for a linear module: called with x, it gives `W x + b`."""
 
@@ -42,7 +49,7 @@ class LinearMap:
         return self.weight.shape[0]
 
     def __call__(self, x: Tensor) -> Tensor:
-        return linear(x, self.weight, self.bias)
+        return mapped(self, x)
 
 
 @dataclass(frozen=True)
@@ -159,51 +166,28 @@ class ScoreBias:
         return self.table(beside(self.table, self.bucket(ahead))).movedim(-1, -3)
 
 
-@dataclass(frozen=True)
-class Unchanged:
-    """The identity, in place of a linear map: before an activation function that follows none, in a head."""
-
-    bias = None
-
-    @property
-    def weight(self) -> Tensor:
-        raise AttributeError("the identity has no weight")
-
-    @property
-    def out_features(self) -> int:
-        raise AttributeError("the identity has any number of outputs")
-
-    in_features = out_features
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return x
-
-
-def of_rows_and_columns(module: Any) -> bool:
-    """Whether a module's weight is a matrix of floating-point numbers."""
-    weight = getattr(module, "weight", None)
-    return isinstance(weight, Tensor) and weight.ndim == 2 and weight.is_floating_point()
-
-
-def norm_of(module: Any) -> Any:
+def norm_of(module: Any) -> Norm | None:
     """A network's norm as a wiring has it: None for the identity, and an RMSNorm by its weight and eps.
+
+    Raises
+    ------
+    AttributeError : another module.
 
     >>> norm_of(nn.Identity()), norm_of(nn.RMSNorm(4, eps=1e-6)).eps
     (None, 1e-06)
     """
-    if module is None or type(module) in (nn.Identity, nn.Dropout):
+    if isinstance(module, (nn.Identity, nn.Dropout)):
         return None
-    weight: Any = getattr(module, "weight", None)
-    eps: Any = getattr(module, "variance_epsilon", getattr(module, "eps", "none"))
-    of_vectors = isinstance(weight, Tensor) and weight.ndim == 1 and weight.is_floating_point()
-    if not of_vectors or eps == "none" or getattr(module, "bias", None) is not None:
-        return module
-    if isinstance(module, nn.LayerNorm) or hasattr(module, "running_mean"):
-        return module
-    return RootMeanSquare(module, torch.finfo(weight.dtype).eps if eps is None else eps)
+    if module.weight is not None and module.weight.ndim == 1 and not hasattr(module, "running_mean"):
+        if isinstance(module, nn.LayerNorm):
+            return module
+        if getattr(module, "bias", None) is None:
+            eps = module.variance_epsilon if hasattr(module, "variance_epsilon") else module.eps
+            return RootMeanSquare(module, torch.finfo(module.weight.dtype).eps if eps is None else eps)
+    raise AttributeError(f"a {type(module).__name__} in the place of a norm")
 
 
-Linear = nn.Linear | LinearPart | LinearRows | MeanOfTwo | Unchanged
+Linear = nn.Linear | LinearMap
 Norm = nn.LayerNorm | RootMeanSquare
 
 
@@ -265,7 +249,7 @@ class LayerWiring:
 
 def beside(module: Any, x: Tensor) -> Tensor:
     """The tensor on the device of a module's weights."""
-    return x if isinstance(module, Unchanged) else x.to(module.weight.device)
+    return x.to(module.weight.device)
 
 
 Rotary = Callable[[Tensor, Tensor, str | None], tuple[Tensor, Tensor]]

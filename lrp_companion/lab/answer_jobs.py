@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lrp_companion.checks import InputError, is_whole, whole
+from lrp_companion.checks import InputError, whole
 from lrp_companion.completion import Completion
 from lrp_companion.families.tasks import NEXT_TOKEN
 from lrp_companion.lab.base_run import ANSWERS_TASK
@@ -21,7 +21,7 @@ from lrp_companion.lab.review_columns import round_bits
 from lrp_companion.lab.review_options import run_calls
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute
-from lrp_companion.methods.completion import check_length, token_ids
+from lrp_companion.methods.completion import check_length, followed, opened
 from lrp_companion.methods.perturbation import check_removal
 from lrp_companion.metrics.faithfulness import CORRELATIONS
 from lrp_companion.sources import Dataset
@@ -94,10 +94,11 @@ class AnswerJobs:
     def _check(self, job: int) -> None:
         """Refuse a prompt or an answer that cannot be explained, by its row in the data."""
         try:
-            (text,) = self.clf.encode([self.data.texts[job]])
-            answer = self._answer(job)
-            steps = answer if is_whole(answer) else len(token_ids(self.clf, text, answer, "completion"))
-            check_length(self.clf, len(text) + int(steps) - 1)
+            prompt, answer = opened(self.clf, self.data.texts[job]), self._answer(job)
+            if isinstance(answer, str):
+                followed(self.clf, prompt, answer)
+            else:
+                check_length(self.clf, len(prompt) + answer - 1)
         except InputError as error:
             got = f"row {job} of {self.data.name}: {error.got}"
             raise InputError("run", got=got, expected=error.expected, hint=error.hint) from None

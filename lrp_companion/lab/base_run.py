@@ -113,17 +113,6 @@ def text_work(
     }
 
 
-def token_operations(tokens: int, *, layers: int, hidden: int) -> float:
-    """Floating-point operations of one token in a forward pass of an encoder.
-
-    In each layer 24 h^2 in the weights and 4 T h in attention.
-
-    >>> f"{token_operations(128, layers=12, hidden=768):.3g}"
-    '1.75e+08'
-    """
-    return float(layers * (24 * hidden**2 + 4 * tokens * hidden))
-
-
 # -- axes ----------------------------------------------------------------------------------------------
 
 EMBEDDING_PARTS = ("word", "position", "type")

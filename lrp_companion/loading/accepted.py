@@ -5,7 +5,6 @@ it needs. Anything else is refused in one line that says what is wrong.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -189,12 +188,66 @@ def check_config(name: str, config: Any) -> None:
     raise ModelError("load_classifier", got=f"{name!r}{got}", expected=expected, hint=hint)
 
 
-def check_complete(name: str, missing_keys: Iterable[str]) -> None:
-    """Refuse a model for which transformers had to invent weights."""
-    missing = sorted(key for key in missing_keys if "position_ids" not in key)
-    if missing:
+OTHER_TASKS = (
+    "pooler",
+    "cls",
+    "predictions",
+    "sop_classifier",
+    "lm_head",
+    "vocab_transform",
+    "vocab_layer_norm",
+    "vocab_projector",
+    "discriminator_predictions",
+    "generator_predictions",
+    "generator_lm_head",
+    "decoder",
+    "pre_classifier",
+    "classifier",
+    "score",
+    "qa_outputs",
+    "v_head",
+)
+"""Modules after the last layer, as heads of other tasks: what a network without them computes needs none."""
+
+
+def check_keys(name: str, network: Any, report: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint that lacks weights of the network, or has weights that the network does not take.
+
+    Raises
+    ------
+    ModelError : such weights, but for those of `OTHER_TASKS` that the network has no module for.
+    """
+    missing = sorted(key for key in report["missing_keys"] if "position_ids" not in key)
+    unused = sorted(key for key in report["unexpected_keys"] if not _of_another_task(key, network))
+    prefixes = [key.removesuffix(lack) for lack in missing for key in unused if key.endswith(f".{lack}")]
+    if report["mismatched_keys"]:
+        key, given, wanted = min(report["mismatched_keys"])
+        got, expected = f"{name!r} with {key} of shape {tuple(given)}", f"shape {tuple(wanted)}"
+        hint = "correct config.json, or save the model again with save_pretrained"
+    elif prefixes:
+        got, expected = (
+            f"{name!r} with weights under {prefixes[0]!r}",
+            "the names of the network's own weights",
+        )
+        hint = "save the network inside of the wrapper, as in model.module.save_pretrained(folder)"
+    elif missing:
         got, hint = f"{name!r} without the weights {', '.join(missing[:3])}", "fine-tune the model first"
-        raise ModelError("load_classifier", got=got, expected="a complete, fine-tuned classifier", hint=hint)
+        expected = "a complete, fine-tuned classifier"
+    elif unused:
+        more = f" and {len(unused) - 3} more" if len(unused) > 3 else ""
+        got = f"{name!r} with weights that its network does not take: {', '.join(unused[:3])}{more}"
+        expected = "weights of the network that config.json describes"
+        hint = "correct config.json (layers, biases), or save the model again with save_pretrained"
+    else:
+        return
+    raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
+
+
+def _of_another_task(key: str, network: Any) -> bool:
+    """Whether a weight belongs to one of `OTHER_TASKS` that neither the network nor its base model has."""
+    path = key.removeprefix(f"{network.base_model_prefix}.").split(".")
+    own = {name for one in (network, network.base_model) for name, _ in one.named_children()}
+    return path[0] in set(OTHER_TASKS) - own or not {"seq_relationship", "masked_bias"}.isdisjoint(path)
 
 
 def check_finite(name: str, network: nn.Module) -> None:
@@ -305,16 +358,6 @@ def _wrong_number(config: Any) -> tuple[str, str] | None:
         if isinstance(value, str) and value not in ACT2FN:
             return f"{name} {shown(value)}", "an activation function of transformers, such as 'gelu'"
     return None
-
-
-def check_all_layers(name: str, config: Any, unexpected_keys: Iterable[str]) -> None:
-    """Refuse weights of layers beyond those of `config.json`: without them it is another model."""
-    numbers = [re.search(r"\.layer\.(\d+)\.", key) for key in unexpected_keys]
-    beyond = [int(match[1]) + 1 for match in numbers if match]
-    if beyond and max(beyond) > config.num_hidden_layers:
-        got = f"{name!r} of {config.num_hidden_layers} layers with weights of {max(beyond)}"
-        expected, hint = "as many layers as weights", "correct num_hidden_layers in config.json"
-        raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
 
 
 def longest(name: str, tokenizer: Any) -> int:

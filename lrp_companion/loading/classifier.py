@@ -13,17 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from lrp_companion.checks import InputError, choose, is_whole, shown
-from lrp_companion.families.modules import check_modules, in_one_line, settle
+from lrp_companion.families.modules import check_modules, in_one_line
 from lrp_companion.families.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_CLASSES, logits_of_output
 from lrp_companion.families.wiring import LinearRows, RootMeanSquare, Wiring, fresh_rotations
 from lrp_companion.loading.accepted import (
-    check_all_layers,
-    check_complete,
     check_config,
     check_finite,
+    check_keys,
     check_tokenizer,
 )
-from lrp_companion.loading.comparison import COMPARE, check_forward
+from lrp_companion.loading.comparison import COMPARE, Identity, check_forward, check_hooks
 from lrp_companion.loading.comparison import compare as compare_logits
 from lrp_companion.loading.compute import (
     as_recorded,
@@ -34,7 +33,6 @@ from lrp_companion.loading.compute import (
 )
 from lrp_companion.loading.images import EncodedImage, ImageReader, PixelScale
 from lrp_companion.loading.model_card import card_of, fingerprint_of
-from lrp_companion.loading.offsets import offsets_of
 from lrp_companion.loading.places import EMBEDDED_FOLDER, embedded_models
 from lrp_companion.loading.reading import PREPROCESSOR, Readable, readable
 from lrp_companion.loading.texts import (
@@ -70,9 +68,8 @@ class Classifier:
         self, network: nn.Module, tokenizer: Any, *, card: ModelCard, recompute: bool = False
     ) -> None:
         self.network, self.tokenizer, self.card = network, tokenizer, card
-        self.encoder = Encoder(network, recompute=recompute)
-        first = self.encoder.wiring.word.weight  # layers may lie on further devices
-        self.device, self.dtype = first.device, first.dtype
+        self.recompute = recompute
+        self._read()
         self.labels, self.max_tokens = card.labels, card.max_tokens
         special = ("mask_token_id", "pad_token_id", "eos_token_id")
         ids: list[Any] = [getattr(tokenizer, name, None) for name in special]
@@ -82,13 +79,49 @@ class Classifier:
         self.multi_label = card.problem_type == MULTI_LABEL
         self.regression = card.problem_type == REGRESSION
         self._classes: tuple[int, ...] | None = None
+        self._whole: Classifier | None = None
         self.compare = COMPARE[0]
+        self.changed: str | None = None  # the module in which it is not as it was loaded
+
+    def _read(self) -> None:
+        """Where the modules of the network are, and what its numbers are."""
+        self.encoder = Encoder(self.network, recompute=self.recompute)
+        check_modules(self.card.name, self.network, self.encoder.wiring)
+        first = self.encoder.wiring.word.weight  # layers may lie on further devices
+        self.device, self.dtype = first.device, first.dtype
+        if self.encoder.wiring.rotary_from is not None:
+            fresh_rotations(self.network)
+        self.identity = Identity(self.network)
         self.compared: dict[Any, int] = {}  # how long the compared texts of each kind were
+
+    def follow(self) -> Classifier:
+        """This classifier; a network in which a module, a setting or a type of number has changed since it
+        was read is read again, and its logits are compared again.
+
+        Raises
+        ------
+        ModelError : a hook or a forward that was set on a module; modules that the family does not have.
+        """
+        if self.encoder.wiring.rotary_from is not None:
+            fresh_rotations(self.network)
+        changed = self.identity.changed()
+        if changed is not None:
+            self._read()
+            self.changed = changed
+            dtype, layers = str(self.dtype).removeprefix("torch."), len(self.encoder.wiring.layers)
+            weights = fingerprint_of(self.network)
+            self.card = dataclasses.replace(self.card, dtype=dtype, layers=layers, fingerprint=weights)
+        return self
 
     def __repr__(self) -> str:
         c = self.card
         sizes = f"{c.layers} layers, {c.hidden} wide, {c.dtype}, {self.device.type}"
         return f"Classifier({c.name!r} from {c.source}: {c.family}, {sizes})"
+
+    @property
+    def whole(self) -> Classifier:
+        """The classifier with all its classes; another one only if this is narrowed."""
+        return self if self._whole is None else self._whole
 
     @property
     def reads_images(self) -> bool:
@@ -185,8 +218,11 @@ class Classifier:
 
     def comparing(self, which: str | None) -> Classifier:
         """The same classifier that compares "new" or "all" texts; None: as it was loaded."""
+        if which is None or choose("attribute", "compare", which, COMPARE) == self.compare:
+            return self
         out = copy.copy(self)
-        out.compare = self.compare if which is None else choose("attribute", "compare", which, COMPARE)
+        out.compare, out.compared = which, self.compared.copy()
+        out._whole = None if self._whole is None else self._whole.comparing(which)
         return out
 
     def padded(self, texts: Sequence[EncodedText]) -> tuple[Tensor, Tensor, dict[str, Any]]:
@@ -242,7 +278,7 @@ class Classifier:
             return int(position)
         named = []
         if isinstance(position, str):
-            joined, offsets = offsets_of(self, text)
+            joined, offsets = text.joined, text.offsets
             starts = {start for start, end in word_spans(joined) if joined[start:end] == position}
             blank = [len(joined[start:end]) - len(joined[start:end].lstrip()) for start, end in offsets]
             named = [
@@ -269,7 +305,7 @@ class Classifier:
         """
         if not (self.encoder.wiring.of_vocabulary and isinstance(target, str)):
             return target
-        ids = tokenised(self.tokenizer, [target], add_special_tokens=False)["input_ids"][0]
+        ids = tokenised(self.tokenizer, [target], bare=True)["input_ids"][0]
         if len(ids) == 1 and ids[0] != self.tokenizer.unk_token_id:
             return int(ids[0])
         tokens = ", ".join(map(repr, token_texts(self.tokenizer, ids))) or "none"
@@ -289,7 +325,7 @@ class Classifier:
         out.encoder = copy.copy(self.encoder)
         out.encoder.wiring = dataclasses.replace(wiring, head=head)
         out.labels, out.card = labels, dataclasses.replace(self.card, labels=labels)
-        out._classes = tuple(classes)
+        out._classes, out._whole = tuple(classes), self.whole
         return out
 
     def tape(self, text: EncodedText, **inputs: Any) -> Tape:
@@ -424,26 +460,24 @@ def load_classifier(
     config = files.read("config")
     check_config(files.name, config)
     network, report = files.read("network")
-    check_complete(files.name, report["missing_keys"])
-    check_all_layers(files.name, config, report["unexpected_keys"])
-    settle(network)
+    check_keys(files.name, network, report)
+    check_hooks("load_classifier", network)
     fingerprint = fingerprint_of(network)  # before the weights are converted
     network.eval().requires_grad_(False)
+    network.config.return_dict = True
     if devices is None:
         network.to(device=place)
     half = weights_dtype.itemsize < 4 and devices is None
     _convert(network, torch.float32 if half else weights_dtype)
     wiring = Encoder(network).wiring
-    with as_recorded(place):
-        check_modules(files.name, network, wiring)
     tokenizer = _tokenizer_of(files, config, wiring)
-    check_placed(files.name, network, wiring)
-    check_finite(files.name, network)
-    if any(layer.cap is not None for layer in wiring.layers):
-        network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
-    card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
-    tried = Classifier(network, tokenizer, card=card)
-    with in_one_line(files.name), as_recorded(tried.device):
+    with in_one_line(files.name), as_recorded(place):
+        check_placed(files.name, network, wiring)
+        check_finite(files.name, network)
+        if any(layer.cap is not None for layer in wiring.layers):
+            network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
+        card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
+        tried = Classifier(network, tokenizer, card=card)
         check_forward(tried)
     _convert(network, weights_dtype)
     clf = Classifier(network, tokenizer, card=card, recompute=recompute)

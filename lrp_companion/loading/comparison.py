@@ -7,13 +7,14 @@ logits of the tape, which LRP walks, and those of `packed_logits`, which removal
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules import module as of_all_modules
 
 from lrp_companion.checks import ModelError, shown
 from lrp_companion.families.tasks import NEXT_TOKEN, logits_of_output
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 COMPARE = ("new", "all")
 """Which texts are compared: those unlike any compared before, or every one."""
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+"""Where a module keeps what its call runs besides its forward."""
 TRIED = 8
 """Tokens of the shorter text that is compared when a model is loaded."""
 TRIED_AT_MOST = 1_024
@@ -40,6 +43,85 @@ def tolerance(clf: Classifier) -> float:
     """
     single = clf.encoder.wiring.single_precision and clf.dtype == torch.float64
     return CLOSE[torch.float32 if single else clf.dtype]
+
+
+class Identity:
+    """What tells whether a network is the one that was read: its modules with their attributes, the types and
+    devices of their parameters, its configuration, and hooks of all modules. Values of weights are read anew
+    by every pass.
+    """
+
+    def __init__(self, network: Any) -> None:
+        self.network, self.config = network, dict(vars(network.config))
+        self.of_all = self._of_all()
+        kinds = {type(module).__module__.partition(".")[0] for module in network.modules()}
+        self.foreign = not kinds <= {"torch", "transformers", "lrp_companion"}
+        self.parts = [
+            (path, module, vars(module).copy(), module._modules.copy(), self._of_class(module))
+            for path, module in network.named_modules()
+        ]
+
+    @staticmethod
+    def _of_all() -> list[Any]:
+        """The hooks of all modules there are."""
+        return [list(getattr(of_all_modules, f"_global{name}").values()) for name in HOOKS]
+
+    @staticmethod
+    def _of_class(module: nn.Module) -> tuple[Any, ...]:
+        numbers = [(id(p), p.dtype, p.device) for p in module._parameters.values() if p is not None]
+        return type(module), type(module).forward, numbers
+
+    def changed(self) -> str | None:
+        """The path of the first module that is another one now, "" for the network; None: nothing changed.
+
+        Raises
+        ------
+        ModelError : a hook or a forward that was set on a module.
+        """
+        for path, module, then, children, of_class in self.parts:
+            now = vars(module)
+            if any(map(now.__getitem__, HOOKS)) or now.get("forward") is not then.get("forward"):
+                check_hooks("attribute", self.network)
+            then["training"] = now["training"]
+            if not same(now, then) or module._modules != children or self._of_class(module) != of_class:
+                return path
+        same_settings = same(vars(self.network.config), self.config) and self._of_all() == self.of_all
+        return None if same_settings else ""
+
+
+def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two dicts have the same objects, or equal ones."""
+    try:
+        return one == other
+    except RuntimeError:  # of two tensors
+        return False
+
+
+def check_hooks(operation: str, network: Any) -> None:
+    """Refuse a network whose modules run more than the forward of their class: the way back does not know of
+    it.
+
+    Raises
+    ------
+    ModelError : a hook, or a forward set on a module (accelerate's moves tensors only).
+    """
+    for path, module in network.named_modules():
+        found = [
+            f"the {name.strip('_')[:-1].replace('_', ' ')} {_named(hook)}"
+            for name in HOOKS
+            for hook in vars(module)[name].values()
+        ]
+        if "forward" in vars(module) and not hasattr(module, "_hf_hook"):
+            found.append(f"a forward of its own, {_named(module.forward)}")
+        if found:
+            got = f"a network whose module {path or 'at the top'} ({type(module).__name__}) has {found[0]}"
+            expected = "modules that run the forward of their class"
+            hint = "remove it (handle.remove()), or make its change in the weights"
+            raise ModelError(operation, got=got[:300], expected=expected, hint=hint)
+
+
+def _named(function: Any) -> str:
+    return str(getattr(function, "__qualname__", type(function).__name__))
 
 
 def own_inputs(clf: Classifier, text: Any) -> dict[str, Tensor]:
@@ -99,17 +181,19 @@ def row_read(clf: Classifier, text: Any) -> int:
 
 
 def compare(clf: Classifier, texts: Sequence[Any]) -> None:
-    """Compare the logits of texts with the network's, of all if the classifier says so, else of those that
-    are new: longer than any compared before, or of another kind (pair, cut, ids, other dtype).
+    """Compare the logits of texts with the network's, of all if the classifier says so or a module is of
+    somebody else's class, else of those that are new: longer than any compared before, or of another kind
+    (pair, cut, ids, other dtype).
 
     Raises
     ------
-    ModelError : logits further apart than `tolerance`, or not finite.
+    ModelError : logits further apart than `tolerance`, or not finite; a hook on a module.
     """
+    clf = clf.whole.follow()
     by_kind: dict[Any, Any] = {}
-    for text in texts if clf.compare in COMPARE else ():
+    for text in texts:
         kind = _kind(clf, text)
-        always = clf.compare == "all" or _skips(clf, text)
+        always = clf.compare == "all" or clf.identity.foreign or _skips(clf, text)
         key = (*kind, text.key, text.read) if always else kind
         if len(text) > max(clf.compared.get(key, 0), len(by_kind.get(key, ()))):
             by_kind[key] = text
@@ -134,9 +218,9 @@ def _kind(clf: Classifier, text: Any) -> tuple[Any, ...]:
 
 def _check_same(clf: Classifier, text: Any, named: str, *, operation: str = "attribute") -> None:
     """Refuse a text whose logits are not the network's own."""
-    theirs = own_logits(clf, text).double().cpu()
+    theirs = own_logits(clf, text).detach().double().cpu()
     for where, logits in our_logits(clf, text).items():
-        ours = logits.double().cpu()
+        ours = logits.detach().double().cpu()
         if not (theirs.isfinite().all() and ours.isfinite().all()):
             got = f"{named}, with logits of {clf.card.name!r} that are not finite"
             hint = 'try dtype="float64", or another checkpoint'
@@ -148,6 +232,8 @@ def _check_same(clf: Classifier, text: Any, named: str, *, operation: str = "att
         there, here = f"{float(theirs[k]):.4g} by the network {clf.card.name!r}", f"{float(ours[k]):.4g}"
         got = f"{named}, whose logit of {shown(clf.labels[k][:40])} is {there} and {here} by {where}"
         hint = "check config.json (such as is_decoder), or register the wiring of your network with family()"
+        if clf.changed is not None:
+            hint = f"undo what was changed in {clf.changed or 'the network'} since it was loaded"
         if _adds_types(clf, text):
             hint = 'leave out token types: "model_input_names": ["input_ids", "attention_mask"] in '
             hint += "tokenizer_config.json, or tokenizer.model_input_names = [...]"

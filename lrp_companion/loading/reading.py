@@ -18,6 +18,7 @@ from torch import nn
 
 from lrp_companion.checks import CompanionError, InputError, ModelError, SourceError, reason_of, shown
 from lrp_companion.extras import extra
+from lrp_companion.families import FAMILIES
 from lrp_companion.families.tasks import (
     ANSWER,
     CLASSES,
@@ -46,6 +47,7 @@ from lrp_companion.loading.adapters import (
     refused,
 )
 from lrp_companion.loading.compute import undivided
+from lrp_companion.loading.gguf_keys import check_tensors, read_keys
 from lrp_companion.loading.places import ADAPTER, CONFIG, PACKED, Place, check_files, locate, read_json
 from lrp_companion.sources import base_model
 
@@ -130,11 +132,11 @@ class Files:
         config = AutoConfig.from_pretrained(path, **options)
         return config if what == "config" else self.network(config)
 
-    def network(self, config: Any, **more: Any) -> tuple[nn.Module, Mapping[str, Any]]:
+    def network(self, config: Any) -> tuple[nn.Module, Mapping[str, Any]]:
         """The network of this configuration, and the report on its keys."""
         import transformers
 
-        options: dict[str, Any] = {**self._options, **more}
+        options = self._options
         if MEAN_POOLED in (config.architectures or []):
             del options["trust_remote_code"]
             kind: Any = importlib.import_module("lrp_companion.families.mean_pooled").__dict__[MEAN_POOLED]
@@ -142,9 +144,8 @@ class Files:
             kind = getattr(transformers, AUTO[task_of(config.architectures) or CLASSES])
         if self.device_map is not None:
             options["device_map"] = self.device_map
-        network, report = kind.from_pretrained(
-            self.place.path, config=config, dtype=self._dtype, output_loading_info=True, **options
-        )
+        options |= {"output_loading_info": True, "ignore_mismatched_sizes": True}  # which are refused by name
+        network, report = kind.from_pretrained(self.place.path, config=config, dtype=self._dtype, **options)
         self._plain(network)
         check_network(network)
         return network, report
@@ -171,16 +172,20 @@ class PackedFile(Files):
     @cached_property
     def stored(self) -> str:
         """The type of most of its weights in the file, such as "Q4_1"."""
-        from gguf import GGUFReader
-
         counts: Counter[str] = Counter()
-        for tensor in GGUFReader(self._path).tensors:
+        for tensor in self._reader.tensors:
             counts[tensor.tensor_type.name] += int(tensor.n_elements)
         return counts.most_common(1)[0][0]
 
     @property
     def _path(self) -> Path:
         return Path(self.place.path) / str(self.place.packed)
+
+    @cached_property
+    def _reader(self) -> Any:
+        from gguf import GGUFReader
+
+        return GGUFReader(self._path)
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -211,18 +216,15 @@ class PackedFile(Files):
             return self._settings
         if what in ("config", "network"):
             config = AutoConfig.for_model(**self._settings)
+            if config.model_type in FAMILIES:  # others are refused by name
+                read_keys(self._path.name, self._reader, config)
             return config if what == "config" else self.network(config)
         return super()._from_pretrained(what)
 
-    def network(self, config: Any, **more: Any) -> tuple[nn.Module, Mapping[str, Any]]:
-        from transformers import modeling_gguf_pytorch_utils as unpacking
-
-        bar = vars(unpacking).pop("tqdm", None)
-        unpacking.tqdm = lambda items, **_: items  # this bar has no switch
-        try:
-            return super().network(config, **more)
-        finally:
-            unpacking.tqdm = bar
+    def network(self, config: Any) -> tuple[nn.Module, Mapping[str, Any]]:
+        network, report = super().network(config)
+        check_tensors(self._path.name, self._reader, network)
+        return network, report
 
     def _plain(self, network: Any) -> None:
         network.hf_quantizer, network.is_quantized = None, False  # it says so of the file
@@ -348,11 +350,12 @@ class AdapterFiles(Files):
             config.problem_type = settings["problem_type"]
 
     def _merged(self, base: Files) -> tuple[nn.Module, Mapping[str, Any]]:
-        network, report = base.network(self._config(base), ignore_mismatched_sizes=True)
+        network, report = base.network(self._config(base))
         whole = set(brought(self._weights))
-        mismatched = {key[0] if isinstance(key, tuple) else key for key in report["mismatched_keys"]}
-        missing = (set(report["missing_keys"]) | mismatched) - whole
-        return adapted(self.name, network, self._entries, self._weights), {**report, "missing_keys": missing}
+        missing = set(report["missing_keys"]) - whole
+        mismatched = {found for found in report["mismatched_keys"] if found[0] not in whole}
+        report = {**report, "missing_keys": missing, "mismatched_keys": mismatched}
+        return adapted(self.name, network, self._entries, self._weights), report
 
 
 def kinds_named(entries: Entries) -> list[str]:
@@ -396,7 +399,7 @@ class InMemory:
         network: Any = undivided(self.network)
         if of_peft(network):
             network = merged(self.name, network)
-        return network, {"missing_keys": (), "unexpected_keys": ()}
+        return network, dict.fromkeys(("missing_keys", "unexpected_keys", "mismatched_keys"), ())
 
     def _named_config(self) -> Any:
         """The network's configuration; that of a model that was never saved does not name its class."""

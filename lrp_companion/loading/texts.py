@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lrp_companion.checks import InputError, ModelError, is_whole, reason_of
 from lrp_companion.schema import Texts
+from lrp_companion.words import Span
 
 Message = Mapping[str, Any]
 """One turn of a talk, with its `role` and `content`, as chat templates take it."""
@@ -21,6 +22,8 @@ Text = str | tuple[str, str] | Sequence[int] | Sequence[Message]
 MOST_TEXTS = 1_000_000
 SPACE_SIGN, BROKEN = "▁", "\ufffd"
 """How vocabularies of SentencePiece spell a space, and what stands for bytes that are no character."""
+TRIES = 1_000
+"""How often a text is read again because another thread has set how the same tokenizer cuts and pads."""
 TEXT_OR_PAIR = "a string, a pair (first, second) of strings, token ids, messages, or a list of these"
 
 
@@ -38,6 +41,9 @@ class EncodedText:
     bare : whether this is all that the model reads: no special tokens were added to `text`.
     typed : whether the tokenizer's answer has token types, which some networks add where they have no table.
     along : what texts share that one forward pass serves: beginnings of one text, or its places.
+    offsets : the place of each token in `joined`, (start, end) in characters, (0, 0) if special; () where a
+        tokenizer gives none, or where ids are not those of their text.
+    follows : what stands after a beginning of a text, so that its words are those of the whole.
     """
 
     text: str
@@ -51,6 +57,8 @@ class EncodedText:
     bare: bool = False
     typed: bool = False
     along: object = None
+    offsets: tuple[Span, ...] = ()
+    follows: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", self.types or (0,) * len(self.input_ids))
@@ -58,6 +66,11 @@ class EncodedText:
 
     def __len__(self) -> int:
         return len(self.input_ids)
+
+    @property
+    def joined(self) -> str:
+        """The text; of a pair both texts, each on its line."""
+        return self.text if self.pair is None else f"{self.text}\n{self.pair}"
 
     @property
     def details(self) -> dict[str, str]:
@@ -246,85 +259,91 @@ class Reader:
     def encode(self, texts: Any, *, truncate: bool = False) -> list[EncodedText]:
         """Tokenise texts and pairs, see `Classifier.encode`."""
         items = listed(texts)
-        out: dict[int, EncodedText] = {}
-        for kind in (str, tuple):
-            chosen = [k for k, item in enumerate(items) if isinstance(item, kind)]
-            if not chosen:
+        kinds = [Ids if is_ids(item) else type(item) for item in items]
+        out = {k: self._of_ids(k, items[k], truncate=truncate) for k, kind in enumerate(kinds) if kind is Ids}
+        for kind in dict.fromkeys(kinds):
+            if kind is Ids:
                 continue
-            sides: list[Any] = [items[k] for k in chosen]
-            columns = [list(side) for side in zip(*sides, strict=True)] if kind is tuple else [sides]
-            rows = tokenised(self.tokenizer, *columns, return_special_tokens_mask=True)
-            for row, k in enumerate(chosen):
-                out[k] = self._encoded(k, items[k], rows, row, truncate=truncate)
-        bare = [k for k, item in enumerate(items) if isinstance(item, list)]
-        out |= {k: self._bare(k, items[k], truncate=truncate) for k in bare}
+            chosen = [k for k, one in enumerate(kinds) if one is kind]
+            sides = [self._sides(k, items[k]) for k in chosen]
+            rows = tokenised(self.tokenizer, *map(list, zip(*sides, strict=True)), bare=kind is list)
+            for row, (k, texts_k) in enumerate(zip(chosen, sides, strict=True)):
+                out[k] = self._encoded(k, texts_k, rows, row, truncate=truncate, bare=kind is list)
         return [out[k] for k in range(len(items))]
 
-    def _encoded(self, k: int, item: Text, rows: Any, row: int, *, truncate: bool) -> EncodedText:
+    def _sides(self, k: int, item: Any) -> tuple[str, ...]:
+        """The texts of text k: one, or both of a pair."""
+        if is_talk(item):
+            return (self._templated(k, item),)
+        return item if isinstance(item, tuple) else (item,)
+
+    def _encoded(
+        self, k: int, sides: tuple[str, ...], rows: Any, row: int, *, truncate: bool, bare: bool
+    ) -> EncodedText:
         """Text k as the tokenizer gives it; if it is beyond `max_tokens` as the tokenizer cuts it."""
         whole = self._length(k, len(rows["input_ids"][row]), truncate=truncate)
         if whole > self.max_tokens:
-            sides = item if isinstance(item, tuple) else (item,)
-            rows = tokenised(
-                self.tokenizer,
-                *([side] for side in sides),
-                return_special_tokens_mask=True,
-                max_length=self.max_tokens,
-            )
-            row = 0
-        ids, special = list(rows["input_ids"][row]), list(rows["special_tokens_mask"][row])
-        types = list(rows["token_type_ids"][row]) if "token_type_ids" in rows else []
-        if all(special) or (isinstance(item, tuple) and not _both_sides(rows, row)):
+            columns = ([side] for side in sides)
+            rows, row = tokenised(self.tokenizer, *columns, max_length=self.max_tokens, bare=bare), 0
+        ids, special = rows["input_ids"][row], rows["special_tokens_mask"][row]
+        types = tuple(rows["token_type_ids"][row]) if "token_type_ids" in rows else ()
+        # only fast tokenizers can tell of which side of a pair a token is
+        one_side = len(sides) == 2 and rows.is_fast and not {0, 1} <= set(rows.sequence_ids(row))
+        if all(special) or one_side:
             got, hint = f"text {k}, in which the tokenizer finds no token", "write a word"
             raise InputError("encode", got=got, expected="a text with at least one word", hint=hint)
-        self._check_special(k, ids, special)
-        self._check_types(k, types or (0,))
-        text, pair = item if isinstance(item, tuple) else (str(item), None)
-        return self._made(k, ids, special, text=text, pair=pair, types=tuple(types), whole=whole)
+        self.check_ids(k, ids)
+        if not bare:
+            self._check_special(k, ids, special)
+        text, pair = (*sides, None)[:2]
+        known = {"text": text, "pair": pair, "types": types, "whole": whole, "bare": bare}
+        return self._made(k, ids, special, offsets=offsets_of(rows, row, sides), **known)
 
-    def _bare(self, k: int, item: Any, *, truncate: bool) -> EncodedText:
-        """Text k from its token ids, or from what the chat template makes of messages."""
-        text = self._templated(k, item) if is_talk(item) else None
-        types = tuple(getattr(item, "types", ()))
-        if text is None:
-            ids = [int(i) for i in item]
-            self.check_ids(k, ids)
-            self._check_types(k, types or (0,))
-            if self.counts_padding and isinstance(item, Ids) and item.before:
-                got, hint = f"text {k} with padding before it", "pass the text alone, or pad it at its end"
-                expected = "no padding before a text, where the network counts positions through it"
-                raise InputError("encode", got=got, expected=expected, hint=hint)
-        else:  # as `apply_chat_template` does: the template has the special tokens already
-            ids = list(tokenised(self.tokenizer, [text], add_special_tokens=False)["input_ids"][0])
+    def _of_ids(self, k: int, item: Any, *, truncate: bool) -> EncodedText:
+        """Text k from its token ids; they have places if they are those of the text that they spell."""
+        ids, types = [int(i) for i in item], tuple(getattr(item, "types", ()))
+        if self.counts_padding and isinstance(item, Ids) and item.before:
+            got, hint = f"text {k} with padding before it", "pass the text alone, or pad it at its end"
+            expected = "no padding before a text, where the network counts positions through it"
+            raise InputError("encode", got=got, expected=expected, hint=hint)
+        self.check_ids(k, ids)
         whole = self._length(k, len(ids), truncate=truncate)
         if whole > self.max_tokens:
             left = getattr(self.tokenizer, "truncation_side", "right") == "left"
             part = slice(-self.max_tokens, None) if left else slice(self.max_tokens)
             ids, types = ids[part], types[part]
-        control = control_ids(self.tokenizer) - {self.tokenizer.unk_token_id}
-        special = [i in control for i in ids]
-        if all(special):
-            got = f"text {k} of special tokens only"
-            raise InputError("encode", got=got, expected="at least one token of a word", hint="write a word")
-        if text is None:
-            text = self.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
-        return self._made(k, ids, special, text=text, types=types, whole=whole, bare=True)
+        text = self.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
+        rows = tokenised(self.tokenizer, [text], bare=True)
+        offsets = offsets_of(rows, 0, (text,)) if rows["input_ids"][0] == ids else ()
+        known = {"text": text, "types": types, "whole": whole, "bare": True}
+        return self._made(k, ids, [0] * len(ids), offsets=offsets, **known)
 
-    def _made(self, k: int, ids: Sequence[int], special: Sequence[int], **further: Any) -> EncodedText:
+    def _made(
+        self, k: int, ids: Sequence[int], special: Sequence[int], *, offsets: Sequence[Span], **further: Any
+    ) -> EncodedText:
         """The record of text k, with the place that is read."""
-        self.check_ids(k, ids)
+        self._check_types(k, further["types"] or (0,))
+        if further["bare"]:  # a template has the special tokens already, and they are no words
+            control = control_ids(self.tokenizer)
+            special = [i in control for i in ids]
+            if all(special):
+                got = f"text {k} of special tokens only"
+                raise InputError(
+                    "encode", got=got, expected="at least one token of a word", hint="write a word"
+                )
+            offsets = [(0, 0) if mark else span for mark, span in zip(special, offsets, strict=False)]
         read = self._mask_place(k, ids) if self.reads_mask else None
         if self.skipped is not None and ids[-1] == self.skipped:
             others = [place for place, i in enumerate(ids) if i != self.skipped]
             read = others[-1] if others else 0
         tokens = tuple(token_texts(self.tokenizer, ids))
         marks = np.array(special, dtype=bool)
-        further["typed"] = bool(further["types"])
+        further |= {"typed": bool(further["types"]), "offsets": tuple(offsets)}
         return EncodedText(input_ids=tuple(ids), tokens=tokens, special=marks, read=read, **further)
 
     def _templated(self, k: int, talk: Any) -> str:
         """The text that the tokenizer's chat template makes of messages; for a model that continues a text,
-        with the beginning of the answer.
+        with the beginning of the answer, or up to the end of the answer that the talk begins.
         """
         hint = "pass the text, or the token ids of a template of your own"
         if not all({"role", "content"} <= set(message) for message in talk):
@@ -334,9 +353,13 @@ class Reader:
         if not getattr(self.tokenizer, "chat_template", None):
             got = f"text {k} of messages, for a tokenizer without a chat template"
             raise InputError("encode", got=got, expected="a text", hint=hint)
-        asked = self.prompts and talk[-1].get("role") != "assistant"
+        begun = talk[-1].get("role") == "assistant"
+        asked = {
+            "add_generation_prompt": self.prompts and not begun,
+            "continue_final_message": self.prompts and begun,
+        }
         try:
-            return str(self.tokenizer.apply_chat_template(talk, add_generation_prompt=asked, tokenize=False))
+            return str(self.tokenizer.apply_chat_template(talk, tokenize=False, **asked))
         except Exception as error:  # templates are programs, which raise what they like
             got = f"text {k} of messages that the chat template refuses ({reason_of(error, 150)})"
             expected = "messages such as {'role': 'user', 'content': 'a text'}"
@@ -422,21 +445,31 @@ def reserved_ids(tokenizer: Any, *, masked: bool = False) -> set[int]:
 
 
 def control_ids(tokenizer: Any) -> set[int]:
-    """Ids of the tokens that a tokenizer marks as special, those that were added to it included."""
+    """Ids of the tokens that a tokenizer marks as special, those that were added to it included; an unknown
+    word is a word.
+    """
     added = getattr(tokenizer, "added_tokens_decoder", {})
-    return {*tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)}
+    marked = {*tokenizer.all_special_ids, *(i for i, token in added.items() if token.special)}
+    return marked - {tokenizer.unk_token_id}
 
 
-def tokenised(tokenizer: Any, *columns: list, max_length: int | None = None, **options: Any) -> Any:
-    """What a tokenizer makes of texts, or of pairs in two columns: whole, or cut as it cuts to `max_length`.
+def tokenised(tokenizer: Any, *columns: list, max_length: int | None = None, bare: bool = False) -> Any:
+    """What a tokenizer makes of texts, or of pairs in two columns: whole, or cut as it cuts to `max_length`;
+    `bare` texts get no special tokens. Fast tokenizers keep how they cut and pad as state, which other
+    threads set, too, so the result is checked.
 
     Raises
     ------
     ModelError : a tokenizer that fails.
     """
     cut = {"truncation": False} if max_length is None else {"truncation": True, "max_length": max_length}
+    cut |= {"add_special_tokens": not bare, "return_offsets_mapping": tokenizer.is_fast}
     try:
-        return tokenizer(*columns, verbose=False, **cut, **options)
+        for _ in range(TRIES):
+            rows = tokenizer(*columns, verbose=False, return_special_tokens_mask=True, **cut)
+            if all(_as_asked(one, max_length) for one in rows.encodings or ()):
+                return rows
+        raise RuntimeError("other threads change it at the same time")
     except BaseException as error:
         # Of Rust: an expression of its own that backtracks without end makes it panic, which no Exception is.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
@@ -446,8 +479,19 @@ def tokenised(tokenizer: Any, *columns: list, max_length: int | None = None, **o
         raise ModelError("encode", got=got, expected="token ids", hint=hint) from None
 
 
-def _both_sides(rows: Any, row: int) -> bool:
-    """Whether each side of a pair has a token; only fast tokenizers can tell."""
-    if not getattr(rows, "is_fast", False):
-        return True
-    return {0, 1} <= set(rows.sequence_ids(row))
+def _as_asked(encoding: Any, length: int | None) -> bool:
+    """Whether a text is whole, or cut to this length, and without padding."""
+    cut = not encoding.overflowing if length is None else len(encoding) == length
+    return cut and all(encoding.attention_mask)
+
+
+def offsets_of(rows: Any, row: int, sides: Sequence[str]) -> tuple[Span, ...]:
+    """The place of each token in the joined texts, (0, 0) if special; () where a tokenizer gives none."""
+    if not rows.is_fast:
+        return ()
+    spans = rows["offset_mapping"][row]
+    if len(sides) == 1:
+        return tuple(spans)
+    shift = {None: 0, 0: 0, 1: len(sides[0]) + 1}
+    moved = zip(spans, rows.sequence_ids(row), strict=True)
+    return tuple((start + shift[side], end + shift[side]) for (start, end), side in moved)

@@ -206,11 +206,11 @@ def attribute(
             hint = "leave completion out, or load a language model"
             raise InputError("attribute", got=got, expected="a model of the next token", hint=hint)
         asked |= {"target": target, "truncate": truncate}
-        return completed(attribute, model, inputs, method=method, **asked, **options)
+        return completed(model, inputs, method=method, **asked, **options)
     if contrast is not None:
         both: dict[str, Any] = {"target": target, "contrast": contrast, "truncate": truncate}
         both |= {"position": position, "compare": asked["compare"]}
-        return contrasted(attribute, model, inputs, method=method, **both, **options)
+        return contrasted(model, inputs, method=method, **both, **options)
     model = model.comparing(asked["compare"])
     if isinstance(target, str) and target == "all" and not wiring.of_vocabulary and "all" not in model.labels:
         texts, targets = all_of(model, inputs, truncate=truncate, position=position)

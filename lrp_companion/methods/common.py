@@ -19,7 +19,6 @@ from lrp_companion.attribution import Attribution, as_tuples, frozen
 from lrp_companion.checks import InputError, ModelError, choose, is_whole, shown, whole
 from lrp_companion.extras import extra
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.loading.offsets import offsets_of
 from lrp_companion.schema import TARGET_CHOICES
 from lrp_companion.words import Units
 
@@ -33,9 +32,9 @@ MOST_STEPS = 1000
 
 
 def check_classifier(operation: str, model: object, *, expected: str = "a Classifier") -> Classifier:
-    """Return the model if `load_classifier` made it; else raise `ModelError`."""
+    """Return the model if `load_classifier` made it, as its network is now; else raise `ModelError`."""
     if isinstance(model, Classifier):
-        return model
+        return model.follow()
     got = f"a model of type {type(model).__name__}"
     raise ModelError(operation, got=got, expected=expected, hint="load one with load_classifier")
 
@@ -295,7 +294,6 @@ def attribution(
     ------
     ModelError : scores that are NaN or infinite.
     """
-    joined, offsets = offsets_of(clf, text)
     kept = check_finite(clf, to_numpy(scores)[: len(text)], f"{method} scores")
     tokens = units.names if units else text.tokens
     if kept.shape != (len(tokens),):
@@ -315,8 +313,8 @@ def attribution(
         choices=MappingProxyType(as_tuples(choices)),
         parts=MappingProxyType(of_parts),
         details=MappingProxyType(as_tuples({**known, **text.details, **(details or {})})),
-        text=joined,
-        offsets=units.offsets if units else offsets,
+        text=text.joined,
+        offsets=units.offsets if units else text.offsets,
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
+import itertools
+import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,10 +18,12 @@ from lrp_companion.families.tasks import TOKEN_CLASSES
 from lrp_companion.families.wiring import fresh_rotations
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import as_recorded
-from lrp_companion.loading.texts import Ids, is_ids, tokenised
+from lrp_companion.loading.reading import quietly
+from lrp_companion.loading.texts import control_ids, is_ids, offsets_of, token_texts, tokenised
 from lrp_companion.methods.common import check_output, check_targets, plain_target
 from lrp_companion.methods.request import explain as explain_texts
 from lrp_companion.registry import METHODS
+from lrp_companion.words import Span
 
 LINEAR = ("attnlrp", "cp-lrp", "lrp", "loo", "gradient-x-input", "mask-gradient")
 """Methods whose explanation of a difference is the difference of the explanations."""
@@ -38,7 +41,7 @@ def all_of(
         classes = range(len(clf.labels))
         return [text for text in texts for _ in classes], [k for _ in texts for k in classes]
     places = [
-        dataclasses.replace(text, read=place, along=text)
+        replace(text, read=place, along=text)
         for text in texts
         for place in np.flatnonzero(~text.special).tolist()
     ]
@@ -46,7 +49,6 @@ def all_of(
 
 
 def completed(
-    explain: Callable[..., list[Attribution]],
     clf: Classifier,
     prompt: Any,
     *,
@@ -59,57 +61,54 @@ def completed(
     compare: str | None,
     **options: Any,
 ) -> Completion:
-    """Explain each token of what follows a prompt; `explain` is `attribute`.
+    """Explain each token of what follows a prompt, which is read whole whatever `truncate` says.
 
     All tokens are explained from one forward pass of the whole, and what LOO removes is removed once.
 
     Raises
     ------
-    InputError : several prompts; a target or a position, too; a completion without tokens, or one that is
-        too long; a contrast of another length.
+    InputError : several prompts; a target or a position, too; a completion without tokens, one that is too
+        long, or one with which the prompt has other tokens; a contrast of another length.
     """
     if target is not None or position is not None:
         got = "completion with a target or a position"
         raise InputError("attribute", got=got, expected="one of them", hint="leave the others out")
     clf = clf.comparing(compare)
     output = check_output(options.get("output", "logit"), clf)
-    text, *further = clf.encode(prompt, truncate=truncate)
-    if further:
-        got, hint = f"{1 + len(further)} prompts with a completion", "call it once per prompt"
-        raise InputError("attribute", got=got, expected="one prompt", hint=hint)
+    begin = opened(clf, prompt)
+    start, more = len(begin), {}
     if is_whole(completion):
-        ids = _greedy(clf, text, completion)
-    else:
-        ids = token_ids(clf, text, completion, "completion")
-    others = [] if contrast is None else token_ids(clf, text, contrast, "contrast")
+        completion, more["ended"] = written(clf, begin, completion)
+    read, stops = followed(clf, begin, completion)
+    against = [] if contrast is None else [followed(clf, begin, contrast, "contrast")[0]]
+    ids, others = read.input_ids[start:], [k for one in against for k in one.input_ids[start:]]
     if others and (len(others) != len(ids) or output != "logit"):
         got = f"contrast {shown(contrast)} of {len(others)} tokens, output {output!r}"
         expected = f"a contrast of logits with as many tokens as the completion, {len(ids)}"
         raise InputError("attribute", got=got, expected=expected, hint="shorten the longer of the two")
-    texts = _beginnings(clf, text, ids)
-    if not isinstance(options.get("unit", "token"), str):
-        options["unit"] = [options["unit"]] * len(ids)
+    texts = [beginning(read, start + k, stop) for k, stop in enumerate(stops[:-1])]
     if others and method not in LINEAR:
-        records = []
-        for beginning, one, other in zip(texts, ids, others, strict=True):
-            known = {"target": one, "method": method, **options}
-            if one == other:
-                (same,) = explain(clf, beginning.source, **known)
-                records.append(_less(same, same))
-            else:
-                records += contrasted(explain, clf, beginning.source, contrast=other, **known)
-        return Completion(records)
-    takes_output = "output" in METHODS[method].options
-    classes, few = list(range(len(clf.labels))), clf
-    if takes_output and output == "logit":  # no other logit is read
-        classes = sorted({*ids, *others})
-        few = clf.narrowed(classes)
-    row = {k: n for n, k in enumerate(classes)}
-    both = texts * (2 if others else 1)
-    with as_recorded(clf.device, clf.network):
-        records = explain_texts(method, few, both, [row[k] for k in (*ids, *others)], **options)
-    records = [dataclasses.replace(r, target=classes[r.target]) for r in records]
-    return Completion(list(map(_less, records, records[len(ids) :])) if others else records)
+        pairs = zip(texts, ids, others, strict=True)
+        records = [_margins(clf, [text], pair, method=method, **options)[0] for text, *pair in pairs]
+    else:
+        if clf.encoder.wiring.rotary_from is None:  # else a text's rotations may depend on its length
+            texts = [replace(text, along=texts[-1]) for text in texts]
+        if not isinstance(options.get("unit", "token"), str):
+            options["unit"] = [options["unit"]] * len(ids)
+        takes_output = "output" in METHODS[method].options
+        classes, few = list(range(len(clf.labels))), clf
+        if takes_output and output == "logit":  # no other logit is read
+            classes = sorted({*ids, *others})
+            few = clf.narrowed(classes)
+        row = {k: n for n, k in enumerate(classes)}
+        both = texts * (2 if others else 1)
+        with as_recorded(clf.device, clf.network):
+            records = explain_texts(method, few, both, [row[k] for k in (*ids, *others)], **options)
+        records = [replace(r, target=classes[r.target]) for r in records]
+        records = list(map(_less, records, records[len(ids) :])) if others else records
+    spelled = [read.text[a:b] for a, b in itertools.pairwise(stops)]
+    details = [{**r.details, "text": text, **more} for r, text in zip(records, spelled, strict=True)]
+    return Completion(list(map(lambda r, d: replace(r, details=d), records, details)))
 
 
 def _less(record: Attribution, other: Attribution) -> Attribution:
@@ -118,43 +117,139 @@ def _less(record: Attribution, other: Attribution) -> Attribution:
     choices = {**record.choices, "contrast": other.details["label"]}
     details = {k: v - other.details[k] if k == "value" else v for k, v in record.details.items()}
     scores = record.scores - other.scores
-    return dataclasses.replace(record, scores=scores, parts=parts, choices=choices, details=details)
+    return replace(record, scores=scores, parts=parts, choices=choices, details=details)
 
 
-def token_ids(clf: Classifier, text: EncodedText, given: Any, name: str) -> list[int]:
-    """The token ids of what follows a text: those that stand there if both are read as one, if they do."""
+def opened(clf: Classifier, prompt: Any) -> EncodedText:
+    """One prompt without the special tokens that its tokenizer puts after a text, since it is to go on."""
+    text, *further = clf.encode(prompt, truncate=True)
+    if further:
+        got, hint = f"{1 + len(further)} prompts with a completion", "call it once per prompt"
+        raise InputError("attribute", got=got, expected="one prompt", hint=hint)
+    if text.cut:
+        check_length(clf, text.whole)
+    return text if text.bare else beginning(text, _end(text.special), len(text.joined))
+
+
+def _end(special: Any) -> int:
+    """The number of tokens up to the last that is not special."""
+    return int(np.flatnonzero(np.logical_not(special))[-1]) + 1
+
+
+def beginning(text: EncodedText, end: int, stop: int) -> EncodedText:
+    """The first tokens of a text and its characters up to `stop`, with what follows them."""
+    parts = {
+        name: getattr(text, name)[:end] for name in ("input_ids", "tokens", "special", "types", "offsets")
+    }
+    joined = text.joined
+    return replace(text, **parts, whole=end, text=joined[:stop], pair=None, follows=joined[stop:])
+
+
+def followed(
+    clf: Classifier, prompt: EncodedText, given: Any, name: str = "completion"
+) -> tuple[EncodedText, list[int]]:
+    """A prompt with what follows it, token ids or a text that is read with it as one; and where in the whole
+    text the prompt ends, and each token after it.
+
+    Raises
+    ------
+    InputError : neither; no token; characters that the tokenizer does not know; a text with which the
+        prompt's own tokens change; more tokens than the model reads.
+    """
+    ids, text, spans = list[int](), "", list[Span]()
     if is_ids(given):
         ids = [int(k) for k in given]
+        clf.reader.check_ids(0, ids)
+        text, spans = _decoded(clf.tokenizer, prompt.input_ids, ids)
     elif isinstance(given, str):
-        prompt, ids = list(text.input_ids), []
-        if text.pair is None and not (text.bare or text.cut):
-            joined = list(tokenised(clf.tokenizer, [text.text + given])["input_ids"][0])
-            ids = joined[len(prompt) :] if joined[: len(prompt)] == prompt else []
-        ids = ids or list(tokenised(clf.tokenizer, [given], add_special_tokens=False)["input_ids"][0])
-    else:
-        ids = []
-    if ids:
-        return ids
-    got = f"{name} {shown(given)}"
-    expected = "a text or token ids with at least one token, or for a completion a number of tokens"
-    raise InputError("attribute", got=got, expected=expected, hint="such as completion=' Paris' or 8")
+        text, (ids, spans) = given, _read_on(clf, prompt, given, f"{name} {shown(given)}")
+    if not ids:
+        expected = "a text or token ids with at least one token, or for a completion a number of tokens"
+        hint = "such as completion=' Paris' or 8"
+        raise InputError("attribute", got=f"{name} {shown(given)}", expected=expected, hint=hint)
+    check_length(clf, len(prompt) + len(ids) - 1)
+    control, first = control_ids(clf.tokenizer), len(prompt.joined)
+    moved = [(first + start, first + end) for start, end in spans]
+    stops = itertools.accumulate((end for _, end in moved), max, initial=first)
+    read = replace(
+        prompt,
+        text=prompt.joined + text,
+        pair=None,
+        input_ids=(*prompt.input_ids, *ids),
+        tokens=(*prompt.tokens, *token_texts(clf.tokenizer, ids)),
+        special=np.append(prompt.special, [i in control for i in ids]),
+        types=(*prompt.types, *prompt.types[-1:] * len(ids)),
+        offsets=(*prompt.offsets, *moved) if prompt.offsets else (),
+        whole=len(prompt) + len(ids),
+        bare=True,
+    )
+    return read, [*list(stops)[:-1], len(read.text)]
+
+
+def _read_on(clf: Classifier, prompt: EncodedText, given: str, got: str) -> tuple[list[int], list[Span]]:
+    """The ids and places of what follows a prompt, as they are where a tokenizer reads both as one text."""
+    *before, last = (prompt.text,) if prompt.pair is None else (prompt.text, prompt.pair)
+    sides, tokenizer = (*before, last + given), clf.tokenizer
+    rows = tokenised(tokenizer, *([side] for side in sides), bare=prompt.bare)
+    ids, old, start = rows["input_ids"][0], list(prompt.input_ids), len(prompt)
+    ids = ids if prompt.bare else ids[: _end(rows["special_tokens_mask"][0])]
+    spans = offsets_of(rows, 0, sides)[: len(ids)]
+    first, joined = len(prompt.joined), prompt.joined + given
+    if ids[:start] != old or not spans or spans[start - 1][1] > first:
+        at = next((k for k, (a, b) in enumerate(zip(ids, old, strict=False)) if a != b), start - 1)
+        was, now = (", ".join(map(repr, token_texts(tokenizer, row[at : at + 3]))) for row in (old, ids))
+        got += f", with which {was} at the prompt's token {at} becomes {now}"
+        expected = "a prompt whose tokens stay the same before an answer, and a fast tokenizer"
+        hint = "move the cut between prompt and answer, or pass token ids"
+        raise InputError("attribute", got=got, expected=expected, hint=hint)
+    told = dict[int, bool]()
+    for i, (a, b) in zip(ids[start:], spans[start:], strict=True):
+        known = i != tokenizer.unk_token_id or joined[a:b] == tokenizer.unk_token
+        told |= dict.fromkeys(range(a, b), known)
+    lost = [c for k, c in enumerate(given, first) if not told.get(k, c.isspace())]
+    if lost:
+        got, expected = (
+            f"{got} with {lost[0]!r}, which no token spells",
+            "characters that the tokenizer knows",
+        )
+        raise InputError("attribute", got=got, expected=expected, hint="leave them out, or pass token ids")
+    return ids[start:], [(max(0, a - first), max(0, b - first)) for a, b in spans[start:]]
+
+
+def _decoded(tokenizer: Any, prompt: Sequence[int], ids: list[int]) -> tuple[str, list[Span]]:
+    """The text that ids spell after a prompt, and the place of each in it."""
+    parts = [[*prompt, *ids[:k]] for k in range(len(ids) + 1)]
+    begun, *grown = (tokenizer.decode(part, clean_up_tokenization_spaces=False) for part in parts)
+    text = grown[-1][len(begun) :]
+    ends = [len(os.path.commonprefix([part[len(begun) :], text])) for part in grown]
+    starts = [0, *ends[:-1]]
+    # the parts of a character end where it ends
+    return text, [(a, next((b for b in ends[k:] if b > a), a)) for k, a in enumerate(starts)]
 
 
 @torch.no_grad()
-def _greedy(clf: Classifier, text: EncodedText, count: Any) -> list[int]:
-    """The most likely next token, so often, or until the text ends."""
+def written(clf: Classifier, prompt: EncodedText, count: Any) -> tuple[list[int], str]:
+    """What the network's own `generate` adds to a prompt, without sampling: up to so many tokens, or up to
+    one that ends a text (the last of it, then), and which of both ended it.
+
+    Tokens end a text if the tokenizer, the model's configuration or its generation_config say so.
+    """
     count = whole("attribute", "completion", count, hint="try completion=8, or a text")
+    check_length(clf, len(prompt) + count - 1)
     network: Any = clf.network
-    end, out, kept = clf.tokenizer.eos_token_id, list[int](), None
-    given = torch.tensor([text.input_ids], device=clf.device)
-    check_length(clf, len(text) + count - 1)
+    config = network.config
+    known: Any = (network.generation_config, config, config.get_text_config(), clf.tokenizer)
+    named: list[Any] = [getattr(one, "eos_token_id", None) for one in known]
+    ends = sorted({i for some in named for i in np.ravel(some).tolist() if i is not None})
+    given = torch.tensor([prompt.input_ids], device=clf.device)
+    options = {"max_new_tokens": count, "do_sample": False, "eos_token_id": ends or None}
+    options |= {"pad_token_id": clf.pad_id, "tokenizer": clf.tokenizer, "return_dict_in_generate": False}
     fresh_rotations(network)
-    with as_recorded(clf.device, clf.network):
-        while len(out) < count and (not out or out[-1] != end):
-            answer = network(input_ids=given, past_key_values=kept, use_cache=True)
-            out.append(int(answer.logits[0, -1].argmax()))
-            given, kept = torch.tensor([out[-1:]], device=clf.device), answer.past_key_values
-    return out
+    with as_recorded(clf.device, network), quietly():
+        out = network.generate(given, attention_mask=torch.ones_like(given), **options)
+    ids = out[0, len(prompt) :].tolist()
+    ended = "length" if len(ids) == count else "generation config"
+    return ids, "end token" if ids[-1] in ends else ended
 
 
 def check_length(clf: Classifier, tokens: int) -> None:
@@ -163,34 +258,18 @@ def check_length(clf: Classifier, tokens: int) -> None:
         raise InputError("attribute", got=got, expected=expected, hint="shorten them")
 
 
-def _beginnings(clf: Classifier, prompt: EncodedText, ids: list[int]) -> list[EncodedText]:
-    """The prompt with what comes before each token of its completion, as texts of one pass."""
-    check_length(clf, len(prompt) + len(ids) - 1)
-    whole_text = [*prompt.input_ids, *ids[:-1]]
-    clf.reader.check_ids(0, [*whole_text, *ids[-1:]])
-    texts = clf.encode([Ids(whole_text[: len(prompt) + k]) for k in range(len(ids))])
-    # a text's rotations may depend on its length
-    along = texts[-1] if clf.encoder.wiring.rotary_from is None else None
-    out = []
-    for text in texts:
-        marks = np.append(prompt.special, text.special[len(prompt) :])
-        text = dataclasses.replace(text, along=along, special=marks)
-        if prompt.bare:  # the chat template's own text
-            added = clf.tokenizer.decode(text.input_ids[len(prompt) :], clean_up_tokenization_spaces=False)
-            text = dataclasses.replace(text, text=prompt.text + added)
-        out.append(text)
-    return out
-
-
-Explain = Callable[..., list[Attribution]]
-
-
 def contrasted(
-    explain: Explain, clf: Classifier, inputs: Any, *, target: Any, contrast: Any, **options: Any
+    clf: Classifier,
+    inputs: Any,
+    *,
+    target: Any,
+    contrast: Any,
+    truncate: bool,
+    position: Any,
+    compare: str | None,
+    **options: Any,
 ) -> list[Attribution]:
     """Explain `logit of target - logit of contrast` by any method that explains a margin.
-
-    The classifier is narrowed to the two classes, whose margin is this difference; `explain` is `attribute`.
 
     Raises
     ------
@@ -209,7 +288,18 @@ def contrasted(
     if pair[0] == pair[1]:
         got = f"the class {clf.labels[pair[0] or 0]!r} against itself"
         raise InputError("attribute", got=got, expected="two classes", hint=hint)
-    narrowed = clf.narrowed([int(k) for k in pair if k is not None])
-    records = explain(narrowed, inputs, target=0, **{**options, "output": "margin"})
-    chosen = {"output": "logit", "contrast": clf.labels[pair[1] or 0]}
-    return [replace(r, target=int(pair[0] or 0), choices={**r.choices, **chosen}) for r in records]
+    clf = clf.comparing(compare)
+    texts = clf.encode(inputs, truncate=truncate, position=position)
+    return _margins(clf, texts, [k for k in pair if k is not None], **options)
+
+
+def _margins(
+    clf: Classifier, texts: list[EncodedText], pair: Sequence[int], *, method: str, **options: Any
+) -> list[Attribution]:
+    """The explanation of the difference of two logits: the margin of a classifier of these two classes."""
+    few = clf.narrowed(pair)
+    options["output"] = check_output("margin", few)
+    with as_recorded(clf.device, clf.network):
+        records = explain_texts(method, few, texts, [0] * len(texts), **options)
+    chosen = {"output": "logit", "contrast": clf.labels[pair[1]]}
+    return [replace(r, target=pair[0], choices={**r.choices, **chosen}) for r in records]

@@ -17,7 +17,6 @@ from lrp_companion.attribution import SITES, Attribution, scores_at
 from lrp_companion.checks import InputError, choose, number, whole
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.loading.compute import as_recorded
-from lrp_companion.loading.offsets import offsets_of
 from lrp_companion.methods.common import (
     check_classifier,
     check_finite,
@@ -242,7 +241,6 @@ def layer_lattice(
         start = output_gradient(tape.logits, chosen, output, multi_label=clf.multi_label)
         parts = all_masks(tape, start, epsilon=eps, memory=memory)
     by_mask = {key: check_finite(clf, to_numpy(value)[:, 0], "scores") for key, value in parts.items()}
-    joined, offsets = offsets_of(clf, encoded)
     return Lattice(
         tokens=encoded.tokens,
         scores=scores_at(by_mask, site),
@@ -252,6 +250,6 @@ def layer_lattice(
         site=site,
         parts=by_mask,
         label=clf.labels[int(chosen)],
-        text=joined,
-        offsets=offsets,
+        text=encoded.joined,
+        offsets=encoded.offsets,
     )

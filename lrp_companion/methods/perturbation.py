@@ -66,6 +66,8 @@ def kept_logits(
     texts as fit into a batch.
     """
     check_removal(clf, removal)
+    with as_recorded(clf.device, clf.network):
+        compare(clf, list({id(text): text for text, _ in jobs}.values()))
     at_once = budget(batch_tokens, clf.device, work="removals")
     numbered, words = clf.vocabulary([text for text, _ in jobs])
     read = [[row_read(clf, text)] if places is None else places for text in numbered]
@@ -75,7 +77,6 @@ def kept_logits(
     wiring = clf.encoder.wiring
     run = partial(packed_logits, wiring, words=words, device=clf.device)
     with as_recorded(clf.device, clf.network), torch.no_grad():
-        compare(clf, list({id(text): text for text, _ in jobs}.values()))
         out = torch.empty(len(jobs), 1 if places is None else len(places), len(clf.labels), dtype=clf.dtype)
         shared = wiring.causal and wiring.readout in ("place", "last") and removal != "delete"
         groups = list(_few_texts(jobs, at_once)) if shared else [list(range(len(jobs)))]
@@ -269,12 +270,13 @@ def removal_evaluator(
     if chosen is None:
         got, hint = "target None", "name the class whose output to follow"
         raise InputError("removal", got=got, expected="a class", hint=hint)
-    known: dict[bytes, float] = {}
+    known: dict[Any, float] = {}
 
     @usual_device()
     def evaluate(keep: np.ndarray) -> np.ndarray:
         kept = _masks(keep)
-        rows = {row.tobytes(): row for row in kept}
+        network = clf.follow().identity  # another one where the network has changed
+        rows = {(network, row.tobytes()): row for row in kept}
         new = {key: row for key, row in rows.items() if key not in known}
         if new:
             logits = kept_logits(
@@ -287,7 +289,7 @@ def removal_evaluator(
             classes = torch.full((len(logits),), chosen)
             values = read_output(logits, classes, output, multi_label=clf.multi_label)
             known.update(zip(new, to_numpy(values).tolist(), strict=True))
-        return np.array([known[row.tobytes()] for row in kept])
+        return np.array([known[network, row.tobytes()] for row in kept])
 
     return evaluate
 

@@ -16,7 +16,6 @@ from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.comparison import row_read
-from lrp_companion.loading.offsets import offsets_of
 from lrp_companion.methods.common import Targets, attribution, check_output, classes_of, read_output, watch
 from lrp_companion.registry import METHODS, SHARED
 from lrp_companion.tape.batching import budget, token_batches
@@ -164,7 +163,7 @@ def _lists_of_spans(unit: Sequence[Any]) -> bool:
 
 
 def _units(clf: Classifier, text: EncodedText, unit: Any) -> Units:
-    joined, offsets = ("", ()) if unit == "token" else offsets_of(clf, text)
+    joined, offsets = ("", ()) if unit == "token" else (text.joined + text.follows, text.offsets)
     return units_of("attribute", unit, tokens=text.tokens, text=joined, offsets=offsets, special=text.special)
 
 

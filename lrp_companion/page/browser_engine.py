@@ -21,15 +21,14 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
-from lrp_companion.checks import ModelError, SourceError
+from lrp_companion.checks import CompanionError, ModelError, reason_of
+from lrp_companion.extras import extra
 from lrp_companion.families.tasks import CLASSES
-from lrp_companion.families.wiring import Linear
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.page.browser_check import PHI, check_page
 from lrp_companion.page.browser_tokenizer import tokenizer_data
@@ -78,14 +77,8 @@ def kernels() -> tuple[bytes, bytes]:
     ------
     SourceError : the package `wasmtime`, which compiles it, is not installed.
     """
-    try:
+    with extra("stage"):
         from wasmtime import wat2wasm
-    except ImportError:
-        expected, hint = (
-            "its compiler, the package wasmtime",
-            "install the extra book: pip install -e .[book]",
-        )
-        raise SourceError("stage", got="the engine's kernel", expected=expected, hint=hint) from None
     text = (ENGINE / "kernel.wat").read_text(encoding="utf-8")
     fused = _FUSED.sub(r"(f32x4.relaxed_madd \2 \3 \1)", text)
     return bytes(wat2wasm(fused)), bytes(wat2wasm(text))
@@ -127,13 +120,22 @@ def stage(clf: Classifier, folder: Path, *, max_tokens: int = MAX_TOKENS) -> Sta
 
     Raises
     ------
-    ModelError : the engine cannot run the model: another task, tokenizer or activation function, sizes that
-        the kernel cannot tile, too many weights; or it would give other tokens or logits than Python.
+    ModelError : the engine cannot run the model (task, tokenizer, activation function, sizes, too many
+        weights), or it would give other tokens or logits than Python.
     SourceError : the kernel's compiler is not installed.
     """
-    manifest = _manifest(clf, min(max_tokens, clf.max_tokens))
     script = engine_script()
-    check_page(clf, manifest, tensors(clf.encoder.wiring))
+    try:
+        manifest = _manifest(clf, min(max_tokens, clf.max_tokens))
+        check_page(clf, manifest, tensors(clf.encoder.wiring))
+    except CompanionError:
+        raise
+    except Exception as error:  # a part that BERT has is missing, or is of another kind or size
+        got, hint = (
+            f"other parts ({reason_of(error, 150)})",
+            "choose a BERT, DistilBERT or ELECTRA classifier",
+        )
+        raise _refusal(clf, got, "a network in BERT's order", hint) from error
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob("part-*.js"):
         stale.unlink()
@@ -150,8 +152,8 @@ def stage(clf: Classifier, folder: Path, *, max_tokens: int = MAX_TOKENS) -> Sta
     return Staged(folder, on_disk, sum(sizes), kept, len(sizes))
 
 
-def _refuse(clf: Classifier, got: str, expected: str, hint: str) -> NoReturn:
-    raise ModelError("stage", got=f"{clf.card.name!r} with {got}", expected=expected, hint=hint)
+def _refusal(clf: Classifier, got: str, expected: str, hint: str) -> ModelError:
+    return ModelError("stage", got=f"{clf.card.name!r} with {got}", expected=expected, hint=hint)
 
 
 def _activation(clf: Classifier, function: Any) -> str | None:
@@ -169,91 +171,27 @@ def _activation(clf: Classifier, function: Any) -> str | None:
             wanted = known(points.to(clf.dtype)).float()
             if torch.allclose(values, wanted, atol=1e-6 if clf.dtype.itemsize >= 4 else 1e-2):
                 return name
-    _refuse(clf, "an activation function the engine does not have", expected, "choose another model")
-
-
-FURTHER = (
-    "gate",
-    "attention_input_norm",
-    "mlp_input_norm",
-    "attention_branch_norm",
-    "mlp_branch_norm",
-    "query_norm",
-    "key_norm",
-    "key_heads",
-    "cap",
-    "window",
-)
-"""Parts of a layer that the engine does not know."""
-
-
-def _check_task(clf: Classifier) -> None:
-    """Refuse what does not choose among classes by the first token, in BERT's order."""
-    w: Any = clf.encoder.wiring
-    expected, hint = "two or more classes of a text", "explain it with attribute()"
-    if clf.reads_images or w.task != CLASSES:
-        _refuse(clf, f"the task {w.task!r}", expected, hint)
-    if clf.regression or len(clf.labels) < 2:
-        _refuse(clf, "one output" + ", a regression" * clf.regression, expected, hint)
-    bert = w.is_bert and w.final_norm is None and w.base is None and w.embedding_norm is not None
-    bert = bert and w.score_bias is None
-    for layer in w.layers:
-        bert = bert and all(getattr(layer, part) is None for part in FURTHER)
-        bert = bert and layer.output_norm is not None
-        width = layer.query.out_features // w.heads
-        bert = bert and abs(layer.scale_of(width) * width**0.5 - 1) < 1e-6
-    if not bert:
-        expected = "a network in BERT's order (norms after the sums, [CLS] read, no bias on scores)"
-        _refuse(clf, f"family {clf.card.family!r}", expected, "choose a BERT, DistilBERT or ELECTRA")
-
-
-def _check_modules(clf: Classifier) -> float:
-    """Refuse modules other than linear maps and LayerNorms of one size; return the LayerNorms' epsilon."""
-    w: Any = clf.encoder.wiring
-    parts_by_name = [*modules(w)]
-    for name, module in parts_by_name:
-        norm, hint = name.endswith("_norm"), "choose another model, or explain it with attribute()"
-        if not isinstance(module, nn.LayerNorm if norm else Linear) or not hasattr(module.weight, "shape"):
-            expected = "a LayerNorm with weights" if norm else "a linear map"
-            _refuse(clf, f"a {type(module).__name__} as its {name.replace('_', ' ')}", expected, hint)
-    eps = {module.eps for name, module in parts_by_name if name.endswith("_norm")}
-    if len(eps) > 1:
-        _refuse(clf, f"LayerNorms of several eps, {sorted(eps)}", "one eps", "choose another model")
-    hidden, inner = w.layers[0].query.in_features, w.layers[0].up.out_features
-    for layer in w.layers:
-        maps = (layer.query, layer.key, layer.value, layer.attention_out)
-        sizes = [
-            *(tuple(m.weight.shape) for m in maps),
-            tuple(layer.up.weight.shape),
-            tuple(layer.down.weight.shape),
-        ]
-        if sizes != [(hidden, hidden)] * 4 + [(inner, hidden), (hidden, inner)]:
-            _refuse(clf, "layers or heads of several sizes", "layers of one size", "choose another model")
-    return float(eps.pop())
+    raise _refusal(clf, "an activation function the engine does not have", expected, "choose another model")
 
 
 def _manifest(clf: Classifier, max_tokens: int) -> dict[str, Any]:
-    """What the engine needs besides the weights; refuses what it cannot run."""
-    _check_task(clf)
+    """What the engine needs besides the weights; what it would compute otherwise, `check_page` finds out."""
     w: Any = clf.encoder.wiring
-    eps = _check_modules(clf)
+    if w.task != CLASSES or clf.regression or len(clf.labels) < 2:
+        one = ", with one output" if w.task == CLASSES else ""
+        raise _refusal(
+            clf, f"the task {w.task!r}{one}", "two or more classes of a text", "explain it with attribute()"
+        )
     first = w.layers[0]
     hidden, inner, heads = first.query.in_features, first.up.out_features, w.heads
     sizes = {"head width": hidden // heads, "inner width": inner, "embedding width": w.word.embedding_dim}
     for name, size in sizes.items():
         if size % 8:
-            _refuse(clf, f"{name} {size}", "a multiple of 8", "choose another model")
+            raise _refusal(clf, f"{name} {size}", "a multiple of 8", "choose another model")
     weights = sum(t.numel() for name, t in tensors(w) if name != "word")
     if weights > MOST_WEIGHTS:
         expected = f"at most {MOST_WEIGHTS:,}, 4 bytes each in the browser's memory"
-        _refuse(clf, f"{weights:,} weights", expected, "choose a smaller model")
-    activations = {_activation(clf, layer.activation) for layer in w.layers}
-    if len(activations) > 1 or None in activations:
-        _refuse(clf, "several activation functions", "one in all layers", "choose another model")
-    outputs = w.head[-1][0].out_features
-    if outputs != len(clf.labels):
-        got = f"{outputs} outputs for {len(clf.labels)} labels"
-        _refuse(clf, got, "one output for each label", "check config.json, num_labels and id2label")
+        raise _refusal(clf, f"{weights:,} weights", expected, "choose a smaller model")
     return {
         "format": FORMAT,
         "name": visible(clf.card.name),
@@ -264,12 +202,12 @@ def _manifest(clf: Classifier, max_tokens: int) -> dict[str, Any]:
         "hidden": hidden,
         "inner": inner,
         "block": BLOCK,
-        "activation": activations.pop(),
+        "activation": _activation(clf, first.activation),
         "head": [
             {"name": f"head{k}", "activation": _activation(clf, function)}
             for k, (_, function) in enumerate(w.head)
         ],
-        "normEps": eps,
+        "normEps": w.embedding_norm.eps,
         "firstPosition": w.first_position,
         "hasType": w.type is not None,
         "hasProjection": w.projection is not None,

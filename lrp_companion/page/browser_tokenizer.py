@@ -17,7 +17,6 @@ DROPPED, SPACE, ACCENT, PUNCTUATION, BETWEEN, ALONE, STACKED, WORD = 1, 2, 4, 8,
 """Kinds of characters, to be added up: dropped, read as a space, dropped once accents are apart, a word by
 itself, between words, set apart by spaces, put in order among its neighbours once accents are apart, part of
 a word for an added token that wants to stand alone."""
-PROCESSORS = ("BertProcessing", "RobertaProcessing", "TemplateProcessing", "ByteLevel", "Sequence")
 MARK = "ĸ"  # put between characters: no other letter becomes it, and nothing happens to it
 IOTA = "\u0345"  # of all marks the one that comes last
 
@@ -34,7 +33,7 @@ def tokenizer_data(clf: Classifier, max_tokens: int) -> dict[str, Any]:
     normalizer = {**normalizer, "strip_accents": normalizer["lowercase"] if strip is None else strip}
     pieces = backend.get_vocab(with_added_tokens=False)  # the state leaves out all but one token of an id
     vocabulary = _by_id(clf, pieces, state["added_tokens"])
-    before, after = _around(clf, state["post_processor"])
+    before, after = _around(clf)
     added = _added(clf, backend, state["added_tokens"])
     characters = character_kinds(backend, normalizer) | STACKED * _stacked()
     if any(token["alone"] for tokens in added for token in tokens):
@@ -73,45 +72,21 @@ def _refuse(clf: Classifier, got: str, expected: str) -> NoReturn:
 
 def _by_id(clf: Classifier, pieces: dict[str, int], added: list[dict[str, Any]]) -> list[str | None]:
     """The tokens by id, None where an id has no token; refuses ids that the page could not tell apart."""
-    if clf.tokenizer.backend_tokenizer.model.unk_token not in pieces:
-        _refuse(clf, "no token for unknown words in its vocabulary", "such a token, as [UNK]")
     named: dict[int, str] = {}
     for token, number in [*pieces.items(), *((t["content"], t["id"]) for t in added)]:
         if named.setdefault(number, token) != token:
             got = f"the token id {number} of both {named[number][:40]!r} and {token[:40]!r}"
             _refuse(clf, got, "one token for each id")
-    size, rows = max(named) + 1, clf.encoder.wiring.word.weight.shape[0]
-    if size > rows:
-        _refuse(clf, f"the token id {size - 1}", f"ids below {rows}, the rows of its word embeddings")
     names = clf.tokenizer.convert_ids_to_tokens(sorted(named))  # an added token as the normaliser writes it
     by_id = dict(zip(sorted(named), names, strict=True))
-    return [by_id.get(number) for number in range(size)]
+    return [by_id.get(number) for number in range(max(named) + 1)]
 
 
-def _around(clf: Classifier, processor: dict[str, Any] | None) -> tuple[list[int], list[int]]:
-    """The ids that the tokenizer puts before and after a text, as tried on it."""
-    inner = (processor or {}).get("processors") or [processor]
-    kinds = {step["type"] for step in [processor, *inner] if step}
-    expected = "a fixed beginning and end around the tokens of a text"
-    if not kinds <= set(PROCESSORS):
-        _refuse(clf, f"a post-processor {', '.join(sorted(kinds - set(PROCESSORS)))}", expected)
-    seen_ends = set()
-    for text in ("a", "b, a"):
-        plain = clf.tokenizer(text, add_special_tokens=False)["input_ids"]
-        whole = clf.tokenizer(text, return_token_type_ids=True, return_special_tokens_mask=True)
-        ids, words = (
-            whole["input_ids"],
-            [k for k, mark in enumerate(whole["special_tokens_mask"]) if not mark],
-        )
-        if not words or ids[words[0] : words[-1] + 1] != plain or len(words) != len(plain):
-            _refuse(clf, "a post-processor that takes a text apart", expected)
-        if any(whole["token_type_ids"]):
-            _refuse(clf, "a post-processor that gives a text types other than 0", "token types 0")
-        seen_ends.add((tuple(ids[: words[0]]), tuple(ids[words[-1] + 1 :])))
-    if len(seen_ends) > 1:
-        _refuse(clf, "a post-processor that depends on the text", expected)
-    before, after = seen_ends.pop()
-    return list(before), list(after)
+def _around(clf: Classifier) -> tuple[list[int], list[int]]:
+    """The ids that the tokenizer puts before and after a text."""
+    whole = clf.tokenizer("a", return_special_tokens_mask=True)
+    words = [k for k, mark in enumerate(whole["special_tokens_mask"]) if not mark]
+    return whole["input_ids"][: words[0]], whole["input_ids"][words[-1] + 1 :]
 
 
 def _added(clf: Classifier, backend: Any, tokens: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

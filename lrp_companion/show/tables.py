@@ -40,11 +40,9 @@ WIDE = 84  # from so many letters on a table takes less room: its intervals stan
 _INTERVAL = re.compile(r"(?P<mean>\S+) (?P<rest>\[[^\]]+\](?: \(.+\))?)")
 SIGNS = {
     "reproduced": ("✓", "good"),
-    "partly": ("◐", "part"),
-    "mixed": ("±", "part"),
-    "depends on the statistic": ("±", "part"),
     "contradicted": ("✗", "bad"),
-    "inconclusive": ("?", "open"),
+    "no relevant difference": ("≈", "part"),
+    "undecided": ("?", "open"),
 }
 """Words that say how something came out, with a sign and a colour: neither stands alone."""
 
@@ -107,8 +105,8 @@ def _width(header: Sequence[str], cells: Sequence[Sequence[str]]) -> int:
 def _markup(text: str, *, stacked: bool) -> str:
     """A cell as HTML: a verdict with its sign, and in a wide table the interval under its mean.
 
-    >>> _markup("0.62 [0.59, 0.66]", stacked=True), _markup("partly", stacked=False)
-    ('0.62 <small>[0.59, 0.66]</small>', '<span class="lrp-sign lrp-part">◐ partly</span>')
+    >>> _markup("0.62 [0.59, 0.66]", stacked=True), _markup("undecided", stacked=False)
+    ('0.62 <small>[0.59, 0.66]</small>', '<span class="lrp-sign lrp-open">? undecided</span>')
     """
     if text in SIGNS:
         sign, kind = SIGNS[text]

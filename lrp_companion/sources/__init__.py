@@ -6,10 +6,18 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lrp_companion.checks import InputError, choose, is_whole, shown
+from lrp_companion.checks import InputError, choose, shown
 from lrp_companion.extras import extra
 from lrp_companion.sources import base_model, data_sets
-from lrp_companion.sources.dataset import OWN_SOURCES, SIDES, SPLITS, Dataset, choose_split, clean
+from lrp_companion.sources.dataset import (
+    OWN_SOURCES,
+    OWN_SUFFIXES,
+    SIDES,
+    SPLITS,
+    Dataset,
+    choose_split,
+    clean,
+)
 
 __all__ = ["OWN_SOURCES", "SOURCES", "SPLITS", "Dataset", "clean", "load_dataset", "reachable"]
 SOURCES = ("auto", "embedded", "folder", "hub")
@@ -34,16 +42,17 @@ def load_dataset(
 
     Parameters
     ----------
-    name : "sst2", "imdb", "mnist"; or your own data: the path of a .csv, .tsv, .jsonl (.ndjson) or .parquet
-        file or of a folder of these, a `datasets.Dataset`, a pandas frame, or a dict of columns.
+    name : "sst2", "imdb", "mnist"; or your own data: the path of a .csv, .tsv, .json, .jsonl (.ndjson) or
+        .parquet file or of a folder of these, a `datasets.Dataset`, a pandas frame, or a dict of columns.
     split : by default "validation" for sst2 and "test" for imdb and mnist; for your own data, if it has
         splits.
     source : "embedded", "folder", "hub", or "auto": the folder if one is set, else embedded.
     data_dir : the folder; by default the variable LRP_COMPANION_DATA.
     limit, seed : a random sample without replacement, in the original order.
-    text, pair, label : columns of your own data: the text, the second text of a pair, and the label (names,
-        or whole numbers; an empty cell is unlabelled). With a negative number among them the numbers are
-        `label_names`, in ascending order; see `Dataset.for_classes`.
+    text, pair, label : columns of your own data: the text (by default "text" or "sentence"), the second text
+        of a pair, and the label (by default "label" where there is one, "" for none): names, or whole
+        numbers; an empty cell is unlabelled. With a negative number among them the numbers are `label_names`,
+        in ascending order; see `Dataset.for_classes`.
     title : name of your own data; by default that of the file or folder.
     side : for mnist, pixels along a side: 14, as the paper's networks read them (the default), or 28.
 
@@ -64,47 +73,30 @@ def load_dataset(
     [('Is it slow?', 'It is.')]
     """
     choose("load_dataset", "source", source, SOURCES)
-    pixels = _check_side(name, side)
-    columns = {"text": text, "pair": pair, "label": label, "title": title}
-    if is_own(name):
-        for option, value in (("source", None if source == "auto" else source), ("data_dir", data_dir)):
-            if value:
-                got, expected = (
-                    f"{option} {str(value)!r} with own data",
-                    f"{option} only with {', '.join(SPLITS)}",
-                )
-                raise InputError("load_dataset", got=got, expected=expected, hint="leave it out")
+    own, columns = is_own(name), {"text": text, "pair": pair, "label": label, "title": title}
+    unused: dict[str, Any] = {"source": None if source == "auto" else source} if own else columns
+    unused = {**unused, "data_dir": data_dir if own or source in ("embedded", "hub") else None}
+    unused |= {"side": None if side in (None, *SIDES) and not own and name == "mnist" else side}
+    for option, value in unused.items():
+        if value is not None:
+            got = f"{option} {shown(value)} with {shown(name)} and source {source!r}"
+            expected = (
+                f"columns with own data, data_dir with a folder, side {SIDES[0]} or {SIDES[1]} with mnist"
+            )
+            raise InputError("load_dataset", got=got, expected=expected, hint="leave it out")
+    if own:
         from lrp_companion.sources.own_data import own_dataset
 
-        return own_dataset(name, text=text, pair=pair, label=label, split=split, name=title).take(
-            limit, seed=seed
-        )
+        data = own_dataset(name, text=text, pair=pair, label=label, split=split, name=title)
+        return data.take(limit, seed=seed)
     name, split = choose_split(name, split)
-    for option, value in columns.items():
-        if value is not None:
-            got, expected = f"{option} {value!r} with {name}", f"{option} only with your own data"
-            raise InputError("load_dataset", got=got, expected=expected, hint="leave it out")
-    if data_dir and source in ("embedded", "hub"):
-        got = f"data_dir {str(data_dir)!r} with source {source!r}"
-        expected = "data_dir only with source 'folder' or 'auto'"
-        raise InputError("load_dataset", got=got, expected=expected, hint="leave out one of the two")
+    pixels = SIDES[0] if side is None else side
     if source == "folder" or (source == "auto" and data_sets.folder_of(data_dir) is not None):
         data = data_sets.from_folder(name, split, data_dir, side=pixels)
     else:
         load = data_sets.from_hub if source == "hub" else data_sets.from_package
         data = load(name, split, side=pixels)
     return data.take(limit, seed=seed)
-
-
-def _check_side(name: Any, side: int | None) -> int:
-    """Pixels along a side of the images, the default where none are asked for."""
-    if side is None:
-        return SIDES[0]
-    if isinstance(name, str) and name == "mnist" and is_whole(side) and side in SIDES:
-        return int(side)
-    got = f"side {shown(side)} with {shown(name)}"
-    expected = f"side {' or '.join(map(str, SIDES))}, of mnist"
-    raise InputError("load_dataset", got=got, expected=expected, hint="leave it out")
 
 
 def is_own(name: Any) -> bool:
@@ -114,16 +106,11 @@ def is_own(name: Any) -> bool:
     (False, True, False)
     """
     if isinstance(name, str):
-        known_suffix = Path(name).suffix.lower() in (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
-        return name not in SPLITS and (known_suffix or os.sep in name or _exists(name))
+        known_suffix = Path(name).suffix.lower() in OWN_SUFFIXES
+        return name not in SPLITS and (
+            known_suffix or os.sep in name or os.path.exists(os.path.expanduser(name))
+        )
     return name is not None
-
-
-def _exists(name: str) -> bool:
-    try:
-        return bool(name.strip()) and Path(name).expanduser().exists()
-    except (OSError, ValueError, RuntimeError):
-        return False
 
 
 Row = dict[str, str]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lrp_companion.checks import SourceError, as_path
-from lrp_companion.sources.dataset import COLUMNS, SPLITS, Dataset, from_table, reason, sized
+from lrp_companion.sources.dataset import SPLITS, Dataset, from_table, reading, sized
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,31 +123,20 @@ def from_folder(name: str, split: str, data_dir: str | os.PathLike[str] | None, 
     Raises
     ------
     SourceError
-        When no folder is named, the folder or the file does not exist, or the file cannot be read as parquet
-        with the right columns.
+        When no folder is named, the file does not exist, or it cannot be read as parquet with the right
+        columns.
     """
     folder = folder_of(data_dir)
-    way = f"set {VARIABLE} or data_dir to the folder that holds {', '.join(SPLITS)}, or use source='embedded'"
-    if folder is None:
-        got, expected = "source 'folder' and no folder", f"data_dir or {VARIABLE}"
-        raise SourceError("load_dataset", got=got, expected=expected, hint=way)
-    if not folder.is_dir():
-        got, expected = f"folder {folder}, which does not exist", "an existing folder"
-        raise SourceError("load_dataset", got=got, expected=expected, hint=way)
-    path = folder / name / f"{split}.parquet"
-    if not path.is_file():
-        got, expected = f"no file {path}", f"{name}/{split}.parquet in {folder}"
-        raise SourceError("load_dataset", got=got, expected=expected, hint=way)
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    path = None if folder is None else folder / name / f"{split}.parquet"
+    if path is None or not path.is_file():
+        got = "source 'folder' and no folder" if path is None else f"no file {path}"
+        expected = f"{name}/{split}.parquet in the folder that data_dir or {VARIABLE} names"
+        hint = f"name the folder that holds {', '.join(SPLITS)}, or use source='embedded'"
+        raise SourceError("load_dataset", got=got, expected=expected, hint=hint)
+    with reading(path, hint=f"fetch {name} again, or use source='embedded'"):
+        import pyarrow.parquet as pq
 
-    try:
-        with pq.ParquetFile(path) as file:
-            table = file.read()
-    except (pa.ArrowException, OSError, ValueError) as error:
-        got, hint = f"{path}, which cannot be read ({reason(error)})", "fetch the file again"
-        raise SourceError("load_dataset", got=got, expected="a parquet file", hint=hint) from error
-    return from_table(table, name=name, split=split, source="folder", place=str(path), side=side)
+        return from_table(pq.ParquetFile(path).read(), name=name, split=split, source="folder", side=side)
 
 
 def contents(folder: Path) -> dict[str, list[str]]:
@@ -211,21 +200,15 @@ def from_hub(name: str, split: str, *, side: int = 14) -> Dataset:
     if why:
         got = f"no usable answer from the hub at {endpoint()} ({why})"
         raise SourceError("load_dataset", got=got, expected=f"the data set {repository}", hint=HINT)
-    table = read_hub(repository, split)
-    place = f"the hub's {repository}"
-    return from_table(table, name=name, split=split, source="hub", place=place, side=side)
+    with reading(f"the hub's {repository}, split {split!r}", hint=HINT):
+        return from_table(read_hub(repository, split), name=name, split=split, source="hub", side=side)
 
 
 def read_hub(repository: str, split: str) -> pa.Table:
     """Return one split of a hub repository, or of a local folder in its layout, as an Arrow table."""
     import datasets
 
-    try:
-        data = datasets.load_dataset(repository, split=split)
-        if isinstance(data.features.get(COLUMNS["mnist"][0]), datasets.Image):
-            data = data.cast_column(COLUMNS["mnist"][0], datasets.Image(decode=False))
-        return data.with_format("arrow")[:]
-    except Exception as error:  # of httpx, fsspec, pyarrow or huggingface_hub, with no common base
-        got = f"{repository}, split {split!r}, which cannot be read ({reason(error)})"
-        expected = "a data set on the hub with that split"
-        raise SourceError("load_dataset", got=got, expected=expected, hint=HINT) from error
+    data = datasets.load_dataset(repository, split=split)
+    if isinstance(data.features.get("image"), datasets.Image):
+        data = data.cast_column("image", datasets.Image(decode=False))
+    return data.with_format("arrow")[:]

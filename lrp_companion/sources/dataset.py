@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lrp_companion.checks import InputError, SourceError, choose, is_whole, shown, whole
+from lrp_companion.checks import CompanionError, InputError, SourceError, choose, is_whole, reason_of, whole
 from lrp_companion.schema import Texts
-from lrp_companion.sources.image_file import ManyPixels, Unreadable, decoded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,6 +25,7 @@ SPLITS = {
 }
 OWN_SOURCES = ("file", "memory")
 """Sources of the user's own data."""
+OWN_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 DEFAULT_SPLITS = {"sst2": "validation", "imdb": "test", "mnist": "test"}
 SIDES = (14, 28)
 """Pixels along a side of MNIST images: as the paper's networks read them, and as they are."""
@@ -38,7 +39,7 @@ class Dataset:
     Attributes
     ----------
     name, split, source : such as "sst2", "validation", "embedded".
-    ids : one short name per item, stable under `take` and `where` (for parquet files the row number).
+    ids : one short name per item, stable under `take` (for parquet files the row number).
     labels : int64, shape (n,), -1 where there is none; for reviews 1 = positive, 0 = negative; for MNIST the
         digit.
     texts : the reviews, a tuple whose slices are several texts, too, and never a pair; empty for images.
@@ -52,8 +53,8 @@ class Dataset:
 
     >>> columns = {"ids": ("a", "b"), "labels": np.array([1, 0]), "texts": ("Good.", "Bad.")}
     >>> reviews = Dataset("sst2", "validation", "embedded", **columns)
-    >>> print(reviews.where(label=1).describe())
-    sst2/validation from embedded: 1 text, fingerprint 04e974b5e755
+    >>> print(reviews.describe())
+    sst2/validation from embedded: 2 texts, fingerprint 29559850059c
     """
 
     name: str
@@ -132,7 +133,8 @@ class Dataset:
 
         Raises
         ------
-        InputError : a label that is not one of the classes, or that may be several of them.
+        InputError : a label that is not one of the classes, or that may be several of them; two labels that
+            are one class.
 
         >>> columns = {"ids": ("a", "b"), "labels": np.array([1, 0]), "texts": ("Good.", "Bad.")}
         >>> data = Dataset("mine", "", "file", **columns, label_names=("neg", "pos"))
@@ -143,8 +145,7 @@ class Dataset:
         named = dict(enumerate(self.label_names)) or {k: str(k) for k in self.numbers}
         by_number = all(whole_number(name) is not None for name in named.values())
         given = named if by_number else {k: named[k] for k in present}
-        places = _places(self.name, list(given.values()), classes, by_number=by_number)
-        numbered = dict(zip(given, places, strict=True))
+        numbered = _classes_of(self.name, given, classes, by_number=by_number)
         labels = [-1 if k < 0 else numbered[k] for k in self.labels.tolist()]
         return replace(self, labels=np.array(labels, dtype=np.int64), label_names=tuple(classes), numbers=())
 
@@ -176,41 +177,8 @@ class Dataset:
             limit = whole("load_dataset", "limit", limit, most=len(self), hint=hint)
         return np.random.default_rng(seed).permutation(len(self))[:limit].tolist()
 
-    def longest(self, count: int) -> Dataset:
-        """Return the items with the longest texts, at most `count`, in their original order.
-
-        >>> columns = {"ids": ("a", "b"), "labels": np.array([1, 0]), "texts": ("Good film.", "Bad.")}
-        >>> Dataset("mine", "", "file", **columns).longest(1).texts
-        ('Good film.',)
-        """
-        count = whole("Dataset.longest", "count", count, hint="try 8")
-        lengths = [len("".join(item)) for item in self.inputs]
-        order = sorted(range(len(lengths)), key=lambda k: (-lengths[k], k))
-        return self._rows(np.array(sorted(order[:count])))
-
     def _check_seed(self, seed: Any) -> None:
         whole("load_dataset", "seed", seed, least=0, hint="change seed or leave it out")
-
-    def where(self, *, tag: str | None = None, label: int | None = None) -> Dataset:
-        """Return the items with this tag and this label; either may be left open.
-
-        Raises
-        ------
-        InputError
-            When no item has them.
-        """
-        possible = (tag is None or isinstance(tag, str)) and (label is None or is_whole(label))
-        rows = [
-            k
-            for k in range(len(self) if possible else 0)
-            if (tag is None or tag in self.tags[k]) and (label is None or label == self.labels[k])
-        ]
-        if not rows:
-            known = ", ".join(sorted({t for tags in self.tags for t in tags})) or "none"
-            expected = f"tags: {known}; labels: {', '.join(map(str, np.unique(self.labels)))}"
-            got = f"tag {shown(tag)}, label {shown(label)}, which no item has"
-            raise InputError("Dataset.where", got=got, expected=expected, hint="choose from these")
-        return self._rows(np.asarray(rows))
 
     def _rows(self, rows: np.ndarray) -> Dataset:
         def pick(items: tuple) -> tuple:
@@ -222,72 +190,71 @@ class Dataset:
         return replace(self, ids=ids, labels=labels, texts=texts, images=images, tags=tags, pairs=pairs)
 
 
-_WHOLE = re.compile(r"[+-]?\d{1,40}(\.0*)?")
+_WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,39})(\.0*)?")
 _POLES = {-1: ("negative", "neg"), 0: ("neutral",), 1: ("positive", "pos")}
 _LISTED = 10
 """Labels or classes that a message lists."""
 
 
 def whole_number(text: str) -> int | None:
-    """The whole number that a text spells, None if it spells none.
+    """The whole number that a text spells, None if it spells none; 01 is no number but a name.
 
-    >>> whole_number(" -1"), whole_number("2.0"), whole_number("2.5")
-    (-1, 2, None)
+    >>> whole_number(" -1"), whole_number("2.0"), whole_number("2.5"), whole_number("01")
+    (-1, 2, None, None)
     """
     text = text.strip()
     return int(text.partition(".")[0]) if _WHOLE.fullmatch(text) else None
 
 
-def _places(data: str, given: Sequence[str], classes: Sequence[str], *, by_number: bool) -> list[int]:
+def _classes_of(
+    data: str, given: Mapping[int, str], classes: Sequence[str], *, by_number: bool
+) -> dict[int, int]:
     """The class of each label, see `Dataset.for_classes`; `by_number` says that all labels of the data are
     numbers, and then `given` are all of them.
     """
-    spelled = {whole_number(name) for name in given} - {None}
-    signed = any(number is not None and number < 0 for number in spelled)
-    exact, folded = _by_name(classes), _by_name(map(str.casefold, classes))
-    numbered: dict[int | None, list[int]] = {}
+    places: dict[Any, list[int]] = {}
     for k, name in enumerate(classes):
-        numbered.setdefault(whole_number(name), []).append(k)
-    numbers = [whole_number(name) for name in given]
-    classes_named = [
-        exact.get(name)
-        or folded.get(name.casefold())
-        or (numbered.get(number, []) if number is not None else [])
-        for name, number in zip(given, numbers, strict=True)
-    ]
-    several = [k for k, places in enumerate(classes_named) if len(places) > 1]
-    if several:
-        candidates = ", ".join(f"{k} ({classes[k]!r})" for k in classes_named[several[0]][:_LISTED])
-        got = f"label {given[several[0]]!r} in {data}, which may be class {candidates}"
-        raise _no_class(got, classes)
-    if all(classes_named):
-        return [places[0] for places in classes_named]
-    whole = [number for number in numbers if number is not None]
-    in_range = [0 <= k < len(classes) for k in whole]
-    if by_number and not signed and all(in_range):
-        if all(places in ([], [k]) for k, places in zip(whole, classes_named, strict=True)):
-            return whole
-    elif by_number and {-1, 1} <= spelled and not any(classes_named):
-        poles = [[k for name in _POLES.get(number, ()) for k in folded.get(name, [])] for number in whole]
-        if all(len(places) == 1 for places in poles):
-            return [places[0] for places in poles]
-    unknown = [k for k, places in enumerate(classes_named) if not places]
-    strange = given[next((k for k in unknown if by_number and not in_range[k]), unknown[0])]
-    listed = f" (all labels: {_listing(given)})" if len(given) > 1 else ""
-    empty = "; a row without a label has an empty cell" if signed else ""
-    raise _no_class(f"label {strange!r} in {data}{listed}", classes, empty)
+        for key in {("exact", name), ("folded", name.casefold()), ("number", whole_number(name))}:
+            places.setdefault(key, []).append(k)
 
+    def found(name: str) -> list[int]:
+        keys = (("exact", name), ("folded", name.casefold()), ("number", whole_number(name)))
+        return next((places[key] for key in keys if key in places and key[1] is not None), [])
 
-def _by_name(classes: Iterable[str]) -> dict[str, list[int]]:
-    places: dict[str, list[int]] = {}
-    for k, name in enumerate(classes):
-        places.setdefault(name, []).append(k)
-    return places
+    named = {k: found(name) for k, name in given.items()}
+    numbers = {k: number for k, name in given.items() if (number := whole_number(name)) is not None}
+    signed = any(number < 0 for number in numbers.values())
+    in_range = {k: 0 <= number < len(classes) for k, number in numbers.items()}
+    for k, several in named.items():
+        if len(several) > 1:
+            candidates = ", ".join(f"{place} ({classes[place]!r})" for place in several[:_LISTED])
+            raise _no_class(f"label {given[k]!r} in {data}, which may be class {candidates}", classes)
+    if not all(named.values()) and by_number and not signed and all(in_range.values()):
+        if all(named[k] in ([], [number]) for k, number in numbers.items()):
+            named = {k: [number] for k, number in numbers.items()}
+    elif by_number and {-1, 1} <= {*numbers.values()} and not any(named.values()):
+        poles = {
+            k: [place for pole in _POLES.get(number, ()) for place in places.get(("folded", pole), [])]
+            for k, number in numbers.items()
+        }
+        named = poles if all(len(some) == 1 for some in poles.values()) else named
+    unknown = [k for k, some in named.items() if not some]
+    if unknown:
+        strange = given[next((k for k in unknown if by_number and not in_range[k]), unknown[0])]
+        listed = f" (all labels: {_listing([*given.values()])})" if len(given) > 1 else ""
+        empty = "; a row without a label has an empty cell" if signed else ""
+        raise _no_class(f"label {strange!r} in {data}{listed}", classes, empty)
+    taken: dict[int, int] = {}
+    for k, (place,) in named.items():
+        if taken.setdefault(place, k) != k:
+            two = f"labels {given[taken[place]]!r} and {given[k]!r} in {data}, which are both class"
+            raise _no_class(f"{two} {classes[place]!r}", classes)
+    return {k: place for k, (place,) in named.items()}
 
 
 def _no_class(got: str, classes: Sequence[str], note: str = "") -> InputError:
     expected = f"a class of the model: {_listing(classes)}; or a class number from 0 to {len(classes) - 1}"
-    hint = f"rename the labels in one of the two, or leave out the label column{note}"
+    hint = f'rename the labels in one of the two, or leave them out: label "" {note}'
     return InputError("Dataset.for_classes", got=got, expected=expected, hint=hint)
 
 
@@ -302,9 +269,16 @@ def _read_only(values: Any, dtype: Any) -> np.ndarray:
     return array
 
 
-def reason(error: Exception) -> str:
-    """Return the first line of another library's error, to quote in ours."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+@contextmanager
+def reading(place: object, *, hint: str) -> Iterator[None]:
+    """Say which place it is that a library cannot read, in the library's words."""
+    try:
+        yield
+    except CompanionError:
+        raise
+    except Exception as error:  # of pyarrow, datasets, httpx, fsspec, Pillow or csv, with no common base
+        got = f"{place}, which cannot be read ({reason_of(error, 200)})"
+        raise SourceError("load_dataset", got=got, expected="data that can be read", hint=hint) from error
 
 
 def choose_split(name: str, split: str | None) -> tuple[str, str]:
@@ -353,58 +327,32 @@ def sized(images: np.ndarray, side: int) -> np.ndarray:
     return images / 255 if side == SIDES[1] else halve(images)
 
 
-def from_table(table: pa.Table, *, name: str, split: str, source: str, place: str, side: int = 14) -> Dataset:
-    """Return the rows of a parquet file or hub split as a `Dataset`; errors call it `place`.
+def from_table(table: pa.Table, *, name: str, split: str, source: str, side: int = 14) -> Dataset:
+    """Return the rows of a parquet file or hub split as a `Dataset`.
 
     Raises
     ------
-    SourceError
-        When a column is missing or of the wrong kind, a value is missing, a label is not one of the data
-        set's, or there are no rows.
+    KeyError, TypeError, ValueError
+        When a column is missing or of the wrong kind, a label is not one of the data set's, or there are no
+        rows.
     """
-
-    def refuse(got: str, expected: str) -> SourceError:
-        return SourceError(
-            "load_dataset",
-            got=f"{got} in {place}",
-            expected=expected,
-            hint=f"fetch {name} again, or use source='embedded'",
-        )
-
-    item_column, label_column = wanted = COLUMNS[name]
-    if not set(wanted) <= set(table.column_names):
-        raise refuse(f"columns {', '.join(table.column_names) or 'none'}", f"columns {', '.join(wanted)}")
-    twice = [column for column in wanted if table.column_names.count(column) > 1]
-    if twice:
-        raise refuse(f"column {twice[0]} more than once", "each column once")
-    if not len(table):
-        raise refuse("no rows", "at least one row")
-    try:
-        items, labels = table[item_column].to_pylist(), table[label_column].to_pylist()
-    except UnicodeDecodeError:
-        raise refuse("text that is not UTF-8", "text in UTF-8") from None
-    allowed = set(range(10)) if name == "mnist" else {-1, 0, 1} if split == "unsupervised" else {0, 1}
+    items, labels = (table[column].to_pylist() for column in COLUMNS[name])
+    allowed = range(10) if name == "mnist" else range(-1 if split == "unsupervised" else 0, 2)
     odd = [label for label in labels if not is_whole(label) or label not in allowed]
-    if odd:
-        raise refuse(f"label {odd[0]!r}", f"labels from {min(allowed)} to {max(allowed)}")
+    if odd or not labels:
+        raise ValueError(f"label {odd[0]!r}, and not {allowed[0]} to {allowed[-1]}" if odd else "no rows")
     ids = tuple(map(str, range(len(labels))))
     if name == "mnist":
-        images = sized(np.stack([_pixels(item, refuse) for item in items]), side)
+        images = sized(np.stack([_pixels(item["bytes"]) for item in items]), side)
         return Dataset(name, split, source, ids, np.array(labels), images=images)
-    if not all(isinstance(text, str) for text in items):
-        raise refuse(f"column {item_column} with values that are not text", "one string per row")
     texts = tuple(map(clean, items)) if name == "imdb" else tuple(items)
     return Dataset(name, split, source, ids, np.array(labels), texts=texts)
 
 
-def _pixels(item: Any, refuse: Callable[[str, str], SourceError]) -> np.ndarray:
-    def check(width: int, height: int) -> None:
-        if (width, height) != (28, 28):
-            raise refuse(f"an image of shape {(height, width)}", "28 x 28 pixels")
+def _pixels(content: bytes) -> np.ndarray:
+    from PIL import Image
 
-    try:
-        return decoded(io.BytesIO(item["bytes"]), mode="L", check=check)
-    except ManyPixels:
-        raise refuse("an image of very many pixels", "28 x 28 pixels") from None
-    except (Unreadable, TypeError, KeyError):
-        raise refuse("an image that is not a PNG", "PNG bytes under image.bytes") from None
+    image = Image.open(io.BytesIO(content))
+    if image.size != (28, 28):  # before pixels are made: a few bytes may claim billions
+        raise ValueError(f"an image of {image.size[0]} x {image.size[1]} pixels, and not 28 x 28")
+    return np.asarray(image.convert("L"))

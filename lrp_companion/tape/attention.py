@@ -49,6 +49,45 @@ class Angles:
         return x * self.cos + rules.turn(x) * self.sin
 
 
+Shares = tuple[tuple[float, float], tuple[float, float]]
+HALVES: Shares = ((0.5, 0.5), (0.5, 0.5))
+"""AttnLRP's shares, Eq. (3) and (4): half to each factor."""
+PATHS = ("query", "key", "value")
+
+
+@dataclass(frozen=True)
+class PathCut:
+    """Queries, keys or values of some tokens, held constant on the way back.
+
+    Attributes
+    ----------
+    path : one of `PATHS`.
+    attended : the tokens of the texts, (B, T) bool; the rest is padding.
+    tokens : which of them are cut, (B, T) bool; None: those that draw more attention than `drawn`.
+    drawn : of a token, its attention weight, a mean over heads and queries.
+    layers : in which layers, from 1; None: in all.
+    """
+
+    path: str
+    attended: Tensor
+    tokens: Tensor | None = None
+    drawn: float = 1.0
+    layers: frozenset[int] | None = None
+
+    def of(self, attention: Tensor) -> Tensor:
+        """The tokens (B, T) that are cut in a layer with this attention (B, H, T, T)."""
+        if self.tokens is not None:
+            return self.tokens
+        queries = self.attended.to(attention)
+        mean = (attention.mean(1) * queries[..., None]).sum(1) / queries.sum(1, keepdim=True)
+        return mean > self.drawn
+
+    def to(self, device: torch.device) -> PathCut:
+        """The same on another device."""
+        tokens = None if self.tokens is None else self.tokens.to(device)
+        return replace(self, attended=self.attended.to(device), tokens=tokens)
+
+
 @dataclass(frozen=True)
 class Context:
     """What a layer gets in a forward pass besides its input.
@@ -63,6 +102,9 @@ class Context:
     gate : how a gated MLP is treated on the way back, one of `steps.GATES`.
     asking : the places (B, k) of the only tokens with a query and an output; None: all of them.
     in_turn : whether a few heads at a time are held, as in `HeadsInTurn`.
+    added : what is added to what the heads read, (B, H, k, d); None: nothing.
+    shares : what the factors of `O = A V` and of `Z = Q K^T` receive on the way back, each pair summing to 1.
+    cuts : paths that carry nothing back.
     """
 
     heads: int
@@ -73,6 +115,9 @@ class Context:
     gate: str = "uniform"
     asking: Tensor | None = None
     in_turn: bool = False
+    added: Tensor | None = None
+    shares: Shares = HALVES
+    cuts: tuple[PathCut, ...] = ()
 
     def rows(self, x: Tensor) -> Tensor:
         """Of tensors (B or 1, ..., T, d) what is `asking`, (B, ..., k, d)."""
@@ -86,11 +131,13 @@ class Context:
 
     def to(self, device: torch.device) -> Context:
         """The same on another device."""
-        some = self.masked, self.keep, self.asking
-        masked, keep, asking = (None if one is None else one.to(device) for one in some)
+        some = self.masked, self.keep, self.asking, self.added
+        masked, keep, asking, added = (None if one is None else one.to(device) for one in some)
         angles = None if self.angles is None else self.angles.to(device)
         bias = tuple(one.to(device) for one in self.bias)
-        return replace(self, masked=masked, keep=keep, angles=angles, bias=bias, asking=asking)
+        cuts = tuple(one.to(device) for one in self.cuts)
+        tensors: dict[str, Any] = {"masked": masked, "keep": keep, "asking": asking, "added": added}
+        return replace(self, angles=angles, bias=bias, cuts=cuts, **tensors)
 
 
 def _rows_of(places: Tensor, axes: int) -> Tensor:
@@ -147,28 +194,39 @@ class Heads:
     attention: Tensor
     read: Tensor
     bias: tuple[Tensor, ...]
+    shares: Shares = HALVES
 
     @classmethod
     def run(cls, wiring: LayerWiring, sides: Sides, context: Context) -> Heads:
         queries, keys, values, *bias = sides
-        # Z = (s Q) K^T + B, (B, h, T, T): rows are queries, columns keys; s is 1 / sqrt(d) in most families
+        # s is 1 / sqrt(d) in most families
         queries = wiring.scale_of(queries.shape[-1]) * queries
-        scores = sum(bias, queries @ keys.mT)
-        if wiring.cap is not None:
-            scores = SoftCap(wiring.cap)(scores)
-        # half of the least number and not -inf: a query that is padding may have no open key
-        if (masked := context.masked) is not None:
-            masked = masked if masked.shape[-2] == 1 else context.rows(masked)
-            scores.add_(masked * scores.new_tensor(torch.finfo(scores.dtype).min / 2))
+        scores = open_scores(wiring, queries, keys, tuple(bias), context)
         keep = context.keep
         # A = softmax(Z), and O = A V is what the heads read
         attention = scores.softmax(-1) if keep is None else KeptSoftmax.apply(scores, keep)
-        return cls(wiring, queries, keys, values, attention, attention @ values, tuple(bias))
+        read = attention @ values
+        return cls(wiring, queries, keys, values, attention, read, tuple(bias), context.shares)
 
     @property
     def held(self) -> int:
         """Attention weights that are there at once."""
         return self.attention.numel()
+
+    def groups(self) -> Iterator[Heads]:
+        """All heads, some at a time."""
+        yield self
+
+    def without_largest(self, context: Context) -> tuple[Tensor, Tensor]:
+        """For each query the key with the largest weight, (B, h, k, 1), and what is read without it,
+        (B, h, k, d): 0 where no other key is open.
+        """
+        largest = self.attention.argmax(-1, keepdim=True)
+        scores = open_scores(self.wiring, self.queries, self.keys, self.bias, context)
+        lowest = torch.finfo(scores.dtype).min / 2
+        scores = scores.scatter(-1, largest, lowest)
+        some_open = scores.amax(-1, keepdim=True) > lowest / 2
+        return largest, (scores.softmax(-1) * some_open) @ self.values
 
     def _scores(self) -> Tensor:
         """The input of the softmax, or of the soft cap before it, with keys that are closed."""
@@ -187,8 +245,10 @@ class Heads:
 
     def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
         """AttnLRP: g at values, queries and keys."""
+        of_read, of_scores = self.shares
         # O = A V, Eq. (3): half to A (..., T, T), half to V (..., T, d)
-        g_attention, g_value = rules.matmul(g_read, self.attention, self.values, self.read, eps=eps)
+        factors = self.attention, self.values, self.read
+        g_attention, g_value = rules.matmul(g_read, *factors, eps=eps, shares=of_read)
         # A = softmax(Z), Eq. (5)
         g_scores = rules.softmax(g_attention, self.attention)
         # cap tanh(z / cap) is an activation function: R passes as it is
@@ -201,8 +261,23 @@ class Heads:
         # the scores themselves matter to the stabiliser only
         scores = self._scores() if eps else g_scores
         # Z = (s Q) K^T + B, Eq. (4): half to s Q (..., T, d), half to K, which comes out as K^T (..., d, T)
-        g_query, g_key = rules.matmul(g_scores, self.queries, self.keys.mT, scores, eps=eps)
+        factors = self.queries, self.keys.mT, scores
+        g_query, g_key = rules.matmul(g_scores, *factors, eps=eps, shares=of_scores)
         return g_value, g_query.mul_(self.wiring.scale_of(g_query.shape[-1])), g_key.mT
+
+
+def open_scores(
+    wiring: LayerWiring, queries: Tensor, keys: Tensor, bias: tuple[Tensor, ...], context: Context
+) -> Tensor:
+    """Z = (s Q) K^T + B, (B, h, T, T), of queries that have the scale; rows are queries, columns keys."""
+    scores = sum(bias, queries @ keys.mT)
+    if wiring.cap is not None:
+        scores = SoftCap(wiring.cap)(scores)
+    # half of the least number and not -inf: a query that is padding may have no open key
+    if (masked := context.masked) is not None:
+        masked = masked if masked.shape[-2] == 1 else context.rows(masked)
+        scores.add_(masked * scores.new_tensor(torch.finfo(scores.dtype).min / 2))
+    return scores
 
 
 AT_ONCE = 1 << 26
@@ -245,23 +320,24 @@ class HeadsInTurn:
         batch, _, tokens = self.read.shape[:3]
         return batch * self.at_once * tokens**2
 
-    def _groups(self) -> Iterator[Heads]:
+    def groups(self) -> Iterator[Heads]:
+        """As `Heads.groups`, made anew."""
         for group in zip(*(side.split(self.at_once, 1) for side in self.sides), strict=True):
             yield Heads.run(self.wiring, group, self.context)
 
     @property
     def attention(self) -> Tensor:
         """All attention weights (B, H, T, T), recomputed."""
-        return torch.cat([heads.attention for heads in self._groups()], 1)
+        return torch.cat([heads.attention for heads in self.groups()], 1)
 
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
         """As `Heads.values_only`."""
-        pairs = zip(self._groups(), g_read.split(self.at_once, -3), strict=True)
+        pairs = zip(self.groups(), g_read.split(self.at_once, -3), strict=True)
         return torch.cat([heads.values_only(g, eps) for heads, g in pairs], -3)
 
     def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
         """As `Heads.all_factors`."""
-        pairs = zip(self._groups(), g_read.split(self.at_once, -3), strict=True)
+        pairs = zip(self.groups(), g_read.split(self.at_once, -3), strict=True)
         g_value, g_query, g_key = zip(*(heads.all_factors(g, eps) for heads, g in pairs), strict=True)
         return torch.cat(g_value, -3), torch.cat(g_query, -3), torch.cat(g_key, -3)
 
@@ -308,7 +384,8 @@ class AttentionStep:
     @property
     def read(self) -> Tensor:
         """What the heads read, (B, H, T, d)."""
-        return self.at_work.read
+        read, added = self.at_work.read, self.context.added
+        return read if added is None else read + added
 
     @property
     def key_heads(self) -> int:
@@ -325,14 +402,24 @@ class AttentionStep:
         g_value, g_query, g_key = self.at_work.all_factors(g_read, eps)
         values = self._through_values(g_value, eps)
         # S: through softmax, queries and keys; keys of several query heads get the sum of their g
-        at_query, of_queries = self.queries.backward(g_query, eps=eps)
-        at_key, of_keys = self.keys.backward(gathered(g_key, self.key_heads), eps=eps)
+        at_query, of_queries = self.queries.backward(self._uncut("query", g_query), eps=eps)
+        g_key = self._uncut("key", gathered(g_key, self.key_heads))
+        at_key, of_keys = self.keys.backward(g_key, eps=eps)
         pairs = zip(of_keys, of_queries, strict=True)
         at_angles = tuple(self.context.add(one[..., None], other[..., None])[..., 0] for one, other in pairs)
         return values, self.context.add(at_key, at_query), at_angles
 
     def _through_values(self, g: Tensor, eps: float) -> Tensor:
-        return self.value.backward(merge(gathered(g, self.key_heads)), eps=eps)
+        g = self._uncut("value", gathered(g, self.key_heads))
+        return self.value.backward(merge(g), eps=eps)
+
+    def _uncut(self, path: str, g: Tensor) -> Tensor:
+        """g (..., B, H, T, d) at queries, keys or values, with 0 at the tokens of which these are cut."""
+        for cut in self.context.cuts:
+            if cut.path == path:
+                tokens = cut.of(self.attention)[:, None, :, None]
+                g = g.masked_fill(self.context.rows(tokens) if path == "query" else tokens, 0)
+        return g
 
 
 class KeptSoftmax(torch.autograd.Function):

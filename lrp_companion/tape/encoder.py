@@ -9,6 +9,7 @@ many masks of one text are carried back together (`propagation.all_masks`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -19,7 +20,7 @@ from lrp_companion import rules
 from lrp_companion.checks import CompanionError, ModelError, reason_of
 from lrp_companion.families import FAMILIES
 from lrp_companion.families.wiring import LayerWiring, Wiring, beside
-from lrp_companion.tape.attention import Angles, Context
+from lrp_companion.tape.attention import HALVES, Angles, Context, PathCut, Shares
 from lrp_companion.tape.layer import LayerBlock
 from lrp_companion.tape.recompute import RecomputedLayer
 from lrp_companion.tape.steps import MapStep, NormStep, head_step, normed, slope_at_zero, through
@@ -205,11 +206,14 @@ class Encoder:
         *,
         types: Tensor | None = None,
         word: Tensor | None = None,
-        keep: Tensor | None = None,
+        keep: Tensor | Sequence[Tensor | None] | None = None,
         place: Tensor | None = None,
         gate: str = "uniform",
         angles_as_factors: bool = False,
         only_read: bool = False,
+        added: Sequence[Tensor | None] | None = None,
+        shares: Shares = HALVES,
+        cuts: Sequence[PathCut] = (),
     ) -> Tape:
         """Run the model and keep the tape; the logits equal the `transformers` model's to rounding.
 
@@ -219,12 +223,16 @@ class Encoder:
             patches (B, T, P) stand for the ids.
         types : (B, T), token types; None where all are 0. A family without such embeddings reads none.
         word : (B, T, E), in place of the word embeddings (for gradients).
-        keep : (B, T), a soft mask: attention weights of every layer are proportional to `keep_i exp(Z_ji)`.
+        keep : (B, T), a soft mask: attention weights of every layer are proportional to `keep_i exp(Z_ji)`;
+            or one (or None) for each layer, and the last for a mean that the head reads.
         place : (B,), the token that is read, for a readout of a place or of the last token (None: the last
             one of the mask).
         gate : how the backward pass treats a gated MLP, one of `tape.steps.GATES`.
         angles_as_factors : whether rotations of queries and keys get half of each product, as in PA-LRP.
         only_read : whether the last layer has outputs, and attention weights, only for what the head reads.
+        added : what is added to what the heads of each layer read, (B, H, T, d), and last to what the head
+            reads, (B, D), or None.
+        shares, cuts : how the backward pass treats products and paths, as in `attention.Context`.
         """
         w = self.wiring
         embedding = self._embedding(self.embed(input_ids) if word is None else word, types)
@@ -234,20 +242,24 @@ class Encoder:
         turned = _Turned(w, x, places, attention_mask, angles_as_factors)
         closed = _Closed(w, attention_mask)
         bias = () if w.score_bias is None else (w.score_bias(places, places),)
-        readout = Readout.of(w.readout, attention_mask, x.dtype, place=place, keep=keep)
+        count = len(w.layers) + 1
+        kept = [keep] * count if keep is None or isinstance(keep, Tensor) else list(keep)
+        more = [None] * count if added is None else list(added)
+        readout = Readout.of(w.readout, attention_mask, x.dtype, place=place, keep=kept[-1])
         asking, readout = readout.alone(len(x), x.device) if only_read else (None, readout)
         layers: list[LayerBlock | RecomputedLayer] = []
-        for wiring in w.layers:
-            here = asking if wiring is w.layers[-1] else None
-            seen = closed.to(wiring), keep, turned.of(wiring), bias
-            context = Context(w.heads, *seen, gate, here, in_turn=self.recompute)
+        for k, wiring in enumerate(w.layers):
+            here = asking if k == count - 2 else None
+            seen = closed.to(wiring), kept[k], turned.of(wiring), bias
+            cut = tuple(one for one in cuts if one.layers is None or k + 1 in one.layers)
+            context = Context(w.heads, *seen, gate, here, self.recompute, more[k], shares, cut)
             # a recomputed layer keeps `run` and its input instead of its inside
             run = partial(_run_layer, wiring, context)
             layers.append(RecomputedLayer.of(run, x) if self.recompute else run(x))
             x = layers[-1].output
         final_norm, x = normed(w.final_norm, x)
         # (B, T, D) to (B, D), or (B, 2 D)
-        x = pooled = readout.read(x)
+        x = pooled = readout.read(x) if more[-1] is None else readout.read(x) + more[-1]
         steps: list[MapStep | NormStep] = []
         for module, activation in w.head:
             steps.append(head_step(module, activation, x))

@@ -97,11 +97,13 @@ class LayerBlock:
         twice.
         """
         around, g_read = self._around_attention(g, eps)
-        # half = P/2, by Eq. (3)
+        # half = P/2, by Eq. (3), or another share of P
         half, queries_and_keys, _ = self.attend.all_factors(g_read, eps)
         both = queries_and_keys.add_(half)
         # with eps O is damped by |O| / (|O| + eps/2) in `half` and by |O| / (|O| + eps) here
-        values = self.attend.values_only(g_read, eps) if eps else half.mul_(2)
+        share = self.attend.context.shares[0][1]
+        again = eps or not share
+        values = self.attend.values_only(g_read, eps) if again else half.div_(share)
         return self._entering(both, around, eps), self._entering(values, around, eps)
 
     @property

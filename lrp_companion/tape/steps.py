@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from lrp_companion import rules
-from lrp_companion.families.wiring import LayerWiring, Linear, Norm, RootMeanSquare, Unchanged, beside
+from lrp_companion.families.wiring import LayerWiring, Linear, Norm, RootMeanSquare, beside, mapped
 
 CAUSES = ("biases", "norms", "softmax", "positions")
 _METER: ContextVar[dict[str, float] | None] = ContextVar("meter", default=None)
@@ -29,7 +29,7 @@ def slope_at_zero(activation: Activation) -> float:
         held = next(activation.parameters(), None) if isinstance(activation, nn.Module) else None
         like = {"dtype": torch.float64} if held is None else {"dtype": held.dtype, "device": held.device}
         zero = torch.zeros((), **like, requires_grad=True)
-        return torch.autograd.grad(activation(zero), zero)[0].item()
+        return torch.autograd.grad(activation(zero.clone()), zero)[0].item()
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class MapStep:
 
     @classmethod
     def run(cls, linear: Linear, activation: Activation | None, x: Tensor) -> MapStep:
-        z = linear(x)
+        z = mapped(linear, x)
         return cls(linear, activation, z, z if activation is None else activation(z))
 
     @cached_property
@@ -83,8 +83,6 @@ class MapStep:
         if self.activation is not None:
             # y = phi(z): R passes, so g is multiplied by phi(z) / z
             g = rules.elementwise(g, self.slope)
-        if isinstance(self.linear, Unchanged):
-            return g
         # z = W x + b, Eq. (1): b keeps g b, its share of relevance
         if (bias := self.linear.bias) is not None:
             keeps("biases", lambda: g * bias)

@@ -56,6 +56,7 @@ class LiveSentence(ipywidgets.VBox):
             return  # a click also takes the focus from the box, which then reports the same text
         self._last = self.text.value
         self.button.disabled, self.said.value = True, "Computing ..."
+        self.widget.add_class("lrp-stale")
         try:
             made = self.explain(self.text.value)
             show: Callable[..., None] = self.widget.show
@@ -65,6 +66,7 @@ class LiveSentence(ipywidgets.VBox):
             self.said.value = str(error)
         finally:
             self.button.disabled = False
+            self.widget.remove_class("lrp-stale")
 
     def _repr_mimebundle_(self, **options: Any) -> Any:
         bundle = super()._repr_mimebundle_(**options) or {}

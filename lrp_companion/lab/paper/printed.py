@@ -11,6 +11,7 @@ from typing import Any
 from lrp_companion.checks import InputError
 from lrp_companion.lab.load import AnswerRun, AnyRun, MnistRun, TextRun
 from lrp_companion.lab.paper.claims import Claim, claims
+from lrp_companion.lab.paper.primary import MARGIN, UNDECIDED, by_training, leads_by_data, summary
 from lrp_companion.lab.paper.tables import (
     MAP_SUFFIXES,
     PAIR_NAMES,
@@ -29,10 +30,11 @@ from lrp_companion.show.tables import Table, cell, table
 
 INTERVALS = "mean and 95 % interval"
 VERDICTS = (
-    "reproduced: the 95 % interval of every effect lies wholly on the paper's side, under every protocol; "
-    "partly: some do, the others include 0; mixed: some lie on either side; contradicted: none lies on the "
-    "paper's, and one or more on the other; inconclusive: every interval includes 0; depends on the "
-    "statistic: Pearson's r and rank (Spearman) give two of these; not testable here: no run for it"
+    f"The margin is {MARGIN} of r, or {MARGIN:.0%} of AttnLRP's Δ. Reproduced: the 95 % interval lies on the "
+    "paper's side, and the mean is no smaller than the margin; contradicted: the same on the other side; no "
+    "relevant difference: the interval lies within the margin; undecided: all else. A claim whose limits are "
+    "not 0 has no margin. A claim is as good as the weakest of its effects, and is judged by Pearson's r at "
+    "the words, in the mean of the models that were run, with intervals over examples"
 )
 REPORT_WIDTH = 140  # characters in a terminal
 CURVE_NAMES = {"lerf": "LeRF", "morf": "MoRF", "delta": "Δ"}
@@ -73,11 +75,18 @@ def table1_beside(run: MnistRun, *, digits: int = 2) -> Table:
     return table(rows, columns=columns, caption=caption, digits=digits)
 
 
-def table2_beside(run: TextRun, *, digits: int = 2) -> Table:
-    """Agreement with LOO of every method under the three protocols, next to the paper's Table 2."""
-    by_protocol = {name: table2(run, protocol=protocol) for name, protocol in PROTOCOLS.items()}
-    title = f"{_numbered(run, 'Table 2')}agreement with LOO: mean r ({INTERVALS}) under three protocols"
-    caption = _sentences(title, _run_caption(run), _paper_note(run))
+def table2_beside(run: TextRun, *, statistic: str = "pearson", digits: int = 2) -> Table:
+    """Agreement with LOO of every method under the three protocols, next to the paper's Table 2.
+
+    The paper's are Pearson's r; with `statistic` "spearman" there are ranks, and no values of the paper's.
+    """
+    by_protocol = {
+        name: table2(run, protocol=replace(protocol, statistic=statistic))
+        for name, protocol in PROTOCOLS.items()
+    }
+    by = "" if statistic == "pearson" else " by rank"
+    title = f"{_numbered(run, 'Table 2')}agreement with LOO{by}: mean r ({INTERVALS}) under three protocols"
+    caption = _sentences(title, _run_caption(run), "" if by else _paper_note(run))
     return _agreement_table(by_protocol, ["method"], caption, digits)
 
 
@@ -132,6 +141,24 @@ def answer_table(run: AnswerRun, *, digits: int = 2) -> Table:
     return table(answers(run), caption=caption, digits=digits)
 
 
+def primary_tables(runs: Sequence[AnyRun]) -> list[Table]:
+    """The primary analysis of the runs on each data set, and below it each training's mean difference."""
+    out = []
+    for data, of in leads_by_data(runs).items():
+        found, each = summary(of), by_training(of)
+        count = found.encoders.iloc[0]
+        unit = f"over {count} encoders; one is a model's name without -seed-1" if count > 1 else "one encoder"
+        rows = [{"reading": name, **row} for name, row in found.iterrows()]
+        caption = (
+            f"Primary analysis, {data}: d, r of CP-LRP minus r of AttnLRP (mean and 95 % interval, {unit}); "
+            f"level: within {MARGIN}. The first row is the primary one"
+        )
+        out.append(table(rows, caption=caption, digits=3))
+        rows = [{"encoder": key[0], "training": key[1], **row} for key, row in each.iterrows()]
+        out.append(table(rows, caption="Mean d of each training (95 % interval, examples)", digits=3))
+    return out
+
+
 def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:
     """The whole report as plain text for a terminal, and written to `out` where one is given.
 
@@ -158,6 +185,7 @@ def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:
             if only_answers
             else [f"Protocols of agreement with LOO{'' if own_only else UNSTATED}:\n{protocols}"]
         ),
+        *map(_terminal_text, primary_tables(runs)),
         *(section for run in runs for section in _run_sections(run)),
         *([] if own_only else _claims_sections(runs)),
         *map(_wrap, missing),
@@ -169,9 +197,12 @@ def report(runs: Sequence[AnyRun], *, out: str | Path | None = None) -> str:
 
 
 def _claims_sections(runs: Sequence[AnyRun]) -> list[str]:
-    """The paper's claims, which are tested on its data and their stand-ins."""
-    heading = _wrap(VERDICTS[0].upper() + VERDICTS[1:] + ".")
-    return ["== Claims ==", heading, *map(_claim_text, claims(runs))]
+    """The paper's claims, which are tested on its data and their stand-ins; readings of its tables apart."""
+    judged = claims(runs)
+    parts = {"Claims": False, "Readings of the paper's tables": True}
+    of = {title: [claim for claim in judged if claim.reading == reading] for title, reading in parts.items()}
+    sections = [part for title, every in of.items() for part in (f"== {title} ==", *map(_claim_text, every))]
+    return [sections[0], _wrap(f"{VERDICTS}."), *sections[1:]]
 
 
 def _run_sections(run: AnyRun) -> list[str]:
@@ -183,7 +214,8 @@ def _run_sections(run: AnyRun) -> list[str]:
         return [heading, _terminal_text(answer_table(run))]
     if not isinstance(run, TextRun):
         return [heading, f"{len(run.variants)} variants of the nets: see the chapter on the protocol."]
-    shown = [table2_beside(run), table2_curves(run)]
+    ranks = [table2_beside(run, statistic="spearman")] if "spearman" in run.options["statistic"] else []
+    shown = [table2_beside(run), *ranks, table2_curves(run)]
     if run.masks:
         shown += [tableA3_beside(run), tableA3_curves(run)]
     sections = [heading, *map(_terminal_text, shown)]
@@ -300,19 +332,15 @@ def _run_summary(row: dict[str, Any]) -> str:
 
 
 def _claim_text(claim: Claim) -> str:
-    heading = f"{claim.number:2}. {claim.verdict}: {claim.says} ({claim.where})"
+    shown = f", n could show {claim.detectable:.2f}" if claim.verdict == UNDECIDED else ""
+    heading = f"{claim.number:2}. {claim.verdict}{shown}: {claim.says} ({claim.where})"
     lines = [_wrap(f"{heading}. The paper's side: {claim.rule}.", "    ")]
     for run, verdict in claim.by_run().items():
         lines.append(f"    {run}: {verdict}")
         for effect in (effect for effect in claim.effects if effect.run == run):
             paper = "" if effect.paper is None else f"; the paper {effect.paper:.2f}"
             note = f"; {effect.note}" if effect.note else ""
-            rank = f"; by rank {effect.rank.text(2)}" if effect.rank else ""
-            value = f"{effect.value.text(2)}, n = {effect.value.n:,}: {_side_words(effect.side)}"
-            value += f"{rank}{paper}{note}"
+            rank = f"; by rank {effect.rank.text(2)}: {effect.rank_verdict}" if effect.rank else ""
+            value = f"{effect.value.text(2)}, n = {effect.value.n:,}: {effect.verdict}{rank}{paper}{note}"
             lines.append(_wrap(f"      {effect.protocol}: {effect.what} {value}", "        "))
     return "\n".join([*lines, *([_wrap(f"    {claim.why}", "    ")] if claim.why else [])])
-
-
-def _side_words(side: str) -> str:
-    return "open" if side == "open" else f"on {side} side"

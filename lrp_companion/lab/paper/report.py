@@ -7,15 +7,17 @@ import io
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from lrp_companion.checks import InputError, SourceError, as_path
 from lrp_companion.lab.load import AnswerRun, AnyRun, MnistRun, TextRun, load_runs, nearby
-from lrp_companion.lab.paper.claims import Claim, claims
+from lrp_companion.lab.paper.claims import Claim, Effect, claims
+from lrp_companion.lab.paper.primary import ahead, by_training, leads_by_data, summary
 from lrp_companion.lab.paper.printed import report, table2_dots, write
 from lrp_companion.lab.paper.tables import (
     MAP_SUFFIXES,
@@ -80,7 +82,9 @@ def as_plain(value: Any) -> Any:
     {'r': {'mean': 0.5, 'low': 0.25, 'high': None, 'n': 3, 'undefined': 0, 'level': 0.95}}
     """
     if isinstance(value, Claim):
-        return as_plain({"verdict": value.verdict, "by run": value.by_run(), **asdict(value)})
+        return as_plain({"verdict": value.verdict, "by run": value.by_run(), **vars(value)})
+    if isinstance(value, Effect):
+        return as_plain({"verdict": value.verdict, "verdict by rank": value.rank_verdict, **vars(value)})
     if isinstance(value, Interval):
         return as_plain(asdict(value))
     if isinstance(value, Mapping):
@@ -99,8 +103,24 @@ def report_rows(runs: Sequence[AnyRun]) -> dict[str, Any]:
         raise SourceError("report", got="no runs", expected="at least one", hint=hint)
     known = named(runs)
     tables = {run.name: _tables(run) for run in known}
-    rows = {"runs": ran(known), "not run": not_run(runs), "tables": tables, "claims": claims(runs)}
-    return as_plain(rows)
+    rows = {"runs": ran(known), "not run": not_run(runs), "primary": primary_rows(known)}
+    return as_plain({**rows, "tables": tables, "claims": claims(runs)})
+
+
+def primary_rows(runs: Sequence[AnyRun]) -> list[Row]:
+    """The primary analysis: by data and reading the summary, then the mean difference of each training."""
+    return [
+        {"data": data, "reading": name, "encoder": encoder, "training": training, "d": value, "ahead": word}
+        for data, of in leads_by_data(runs).items()
+        for encoder, training, name, value, word in [
+            *(("all", "all", name, row.d, row.ahead) for name, row in summary(of).iterrows()),
+            *(
+                (*key, name, value, ahead(value))
+                for key, row in by_training(of).iterrows()
+                for name, value in row.items()
+            ),
+        ]
+    ]
 
 
 def _tables(run: AnyRun) -> Row:
@@ -135,6 +155,10 @@ def write_report(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
     place = as_path("report", "folder", folder)
     report(runs, out=place / "report.txt")
     files = [place / "report.txt"]
+    if rows := primary_rows(named(runs)):
+        files += [place / "primary.csv", place / "primary.tex"]
+        write(files[-2], _as_csv(rows))
+        write(files[-1], _as_latex(rows))
     with_masks = any(isinstance(run, TextRun) and run.masks for run in runs)
     for run in named(runs):
         stem = _stem(run)
@@ -163,9 +187,12 @@ def _text_tables(run: TextRun) -> Iterator[tuple[str, list[Row]]]:
     made = {"methods": table2, "masks": tableA3} if run.masks else {"methods": table2}
     for name, table in made.items():
         rows = [
-            {"run": run.name, "model": run.model, "data": run.data_name, "protocol": protocol, **row}
+            {"run": run.name, "model": run.model, "data": run.data_name, "protocol": protocol}
+            | ({"statistic": statistic} if name == "methods" else {})
+            | row
+            for statistic in ("pearson", "spearman")[: 2 if name == "methods" else 1]
             for protocol, choices in PROTOCOLS.items()
-            for row in table(run, protocol=choices)
+            for row in table(run, protocol=replace(choices, statistic=statistic))
         ]
         yield name, rows
 
@@ -185,6 +212,12 @@ def _as_csv(rows: Sequence[Row]) -> bytes:
     writer.writeheader()
     writer.writerows(flat)
     return out.getvalue().encode()
+
+
+def _as_latex(rows: Sequence[Row]) -> bytes:
+    """The same as a LaTeX table, intervals as "mean [low, high]"."""
+    flat = [{k: v.text(3) if isinstance(v, Interval) else v for k, v in row.items()} for row in rows]
+    return pd.DataFrame(flat).to_latex(index=False, escape=True).encode()
 
 
 def _cells(row: Mapping[str, Any], empty: set[str]) -> Iterator[tuple[str, Any]]:

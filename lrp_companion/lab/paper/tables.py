@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.checks import InputError, choose
-from lrp_companion.lab.base_run import DEFAULT_METHODS, text_work, token_operations
 from lrp_companion.lab.labelled import mean
 from lrp_companion.lab.load import AnswerRun, AnyRun, Explanation, MnistRun, TextRun
 from lrp_companion.lab.paper.published import DATA, on_paper_data, paper_paths, paper_table
 from lrp_companion.masks import NONE, mask_label, masks_on_paths, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
-from lrp_companion.registry import passes_of
 from lrp_companion.schema import DEFAULT_PROTOCOL, Protocol
 
 Row = dict[str, Any]
@@ -42,9 +40,7 @@ CURVES = ("lerf", "morf", "delta")
 PAPER_COLUMNS = {"r": "loo_r"} | {name: name for name in CURVES}
 HUB = {"sst2": "textattack/bert-base-uncased-SST-2", "imdb": "fabriceyhc/bert-base-uncased-imdb"}
 """The paper's two classifiers."""
-BASE_LAYERS, BASE_HIDDEN = 12, 768  # of those two
-TEXTS = {"sst2": 872, "imdb": 25_000}  # of the whole split
-RATE = 1e13  # operations a second of one GPU with full batches: assumed, not measured
+BASE_LAYERS = 12  # of those two
 
 
 def dataset_of(run: AnyRun) -> str | None:
@@ -105,7 +101,8 @@ def table2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL) -> list[Row]:
     1.0
     """
     dataset = dataset_of(run)
-    paper = {row["method"]: row for row in paper_table("table2") if row["dataset"] == dataset}
+    by_pearson = protocol.statistic == "pearson"  # as all of the paper's r
+    paper = {row["method"]: row for row in paper_table("table2") if row["dataset"] == dataset and by_pearson}
     return [
         {"method": method, **_cells(run, method, protocol, paper.get(PAPER_METHODS.get(method, "")))}
         for method in run.methods
@@ -218,54 +215,15 @@ def _ran(run: AnyRun) -> Row:
 
 
 def not_run(runs: Sequence[AnyRun]) -> list[Row]:
-    """The command for each of the paper's two classifiers without a run, and how long it would take.
-
-    If all runs are on the user's own data, there are no such rows. The time is an estimate from
-    arithmetic: the operations of the same run with BERT-base's sizes, on texts as long as those of the
-    largest run on the same data, over an assumed rate (`RATE`). Short texts do not fill a GPU and take
-    longer.
-
-    Returns
-    -------
-    list
-        Rows `model`, `data`, `command`, `texts` (of the whole split), `from run` (whose lengths were taken)
-        and `operations` of a mean text, both None without a run, and `hours` for the whole split.
-    """
-    out: list[Row] = []
+    """The paper's classifiers without a run: `model`, `data`, `command`; none if all data are the user's."""
     if runs and all(run.own for run in runs):
-        return out
-    for task, model in HUB.items():
-        on_task = [run for run in runs if isinstance(run, TextRun) and run.task == task]
-        if any(run.model == model for run in on_task):
-            continue
-        row: Row = {"model": model, "data": DATA[task], "command": _hub_command(task), "texts": TEXTS[task]}
-        row |= {"from run": None, "operations": None, "hours": None}
-        if on_task:
-            largest = max(on_task, key=lambda run: run.n)
-            operations = [_operations(largest, int(tokens)) for tokens in largest.example_column("tokens")]
-            row["from run"], row["operations"] = largest.name, float(np.mean(operations))
-            row["hours"] = row["operations"] * TEXTS[task] / RATE / 3600
-        out.append(row)
-    return out
-
-
-def _operations(run: TextRun, tokens: int) -> float:
-    """Floating-point operations on a text of this length: a run with the three paths, BERT-base's sizes."""
-    config = run.manifest["config"]
-    passes = sum(
-        passes_of(method, {"n_steps": config["n_steps"]}, tokens)
-        for method in DEFAULT_METHODS
-        if method != "loo"
-    )
-    sizes = {
-        "methods": len(DEFAULT_METHODS),
-        "removals": len(config["removals"]),
-        "layers": BASE_LAYERS,
-        "chunk": config["chunk"],
-    }
-    work = text_work(tokens, passes=passes, **sizes)
-    token_passes = sum(work[table] for table in ("examples", "methods", "masks"))
-    return token_passes * token_operations(tokens, layers=BASE_LAYERS, hidden=BASE_HIDDEN)
+        return []
+    there = {(run.task, run.model) for run in runs if isinstance(run, TextRun)}
+    return [
+        {"model": model, "data": DATA[task], "command": _hub_command(task)}
+        for task, model in HUB.items()
+        if (task, model) not in there
+    ]
 
 
 def _timed(run: AnyRun) -> bool:
@@ -298,6 +256,8 @@ def _interval(run: TextRun, explanation: Explanation, column: str, protocol: Pro
 def _intervals(run: TextRun, column: str, protocol: Protocol) -> dict[Explanation, Interval]:
     """A column of Tables 2 and A3 for all methods and masks: one set of draws serves them all."""
     masks = {NONE, *(masks_on_paths(run.layers) if run.masks else ())} & set(run.masks)
+    if column == "r" and protocol.statistic != "pearson":
+        masks = set()  # of masks a run has Pearson's r only
     keys: list[Explanation] = [*run.methods, *sorted(masks, key=sorted)]
     values = [run.r(key, protocol) if column == "r" else run.column(key, column) for key in keys]
     return dict(zip(keys, bootstrap_columns(values), strict=True))

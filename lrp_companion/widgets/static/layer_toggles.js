@@ -243,6 +243,7 @@ class Panel {
     const { known } = this;
     this.drawn = {};
     this.node.classList.toggle("lrp-empty", !known);
+    this.node.classList.remove("lrp-stale");
     this.removal.textContent = "Click a token of LOO, or press Enter on it, to remove it.";
     this.removed = -1;
     if (!known) return this.rows.replaceChildren();
@@ -334,7 +335,8 @@ class Panel {
   }
 
   /**
-   * Ask the model; what does not change with the site is kept.
+   * Ask the model; what does not change with the site is kept. Until it answers, nothing of another sentence
+   * is shown, and of another class or site of this one only faded.
    * @param {Companion} companion
    * @param {Asked} asked
    * @returns {Promise<void>}
@@ -346,6 +348,12 @@ class Panel {
       companion.explain(asked.text, { ...how, method, signal, onProgress });
     this.waits.hidden = true;
     this.status.textContent = "Computing";
+    if (this.known?.text === asked.text) this.node.classList.add("lrp-stale");
+    else {
+      this.known = null;
+      this.renew();
+      this.painted();
+    }
     try {
       const first = await ask("attnlrp", undefined), { known } = this, { target, logits, special } = first;
       const same = known?.engine && known.text === asked.text && known.target === target;
@@ -362,6 +370,7 @@ class Panel {
         ...{ byMask: new Map(), masks: null, r: null },
       };
       if (!same) this.renew();
+      this.node.classList.remove("lrp-stale");
       this.paint();
       await this.complete(now, ask);
       this.status.textContent = "";
@@ -539,7 +548,7 @@ class Panel {
 
   /** @returns {void} */
   paintPaths() {
-    if (!this.known?.maps.loo || this.figures.hidden) return;
+    if (!this.known || this.figures.hidden) return;
     const series = pathMasks(this.model.get("data").layers).map((path) =>
       path.map(({ k, mask }) => ({ k, r: this.rOfMask(maskOf(mask)) }))
     );
@@ -565,6 +574,7 @@ class Panel {
   paintMasks() {
     const agreements = this.agreements(), r = this.rOfRow("lrp");
     const done = Boolean(this.known?.masks || this.known?.table);
+    delete this.result.dataset.rank;
     const ranked = done && agreements ? this.rank(agreements, r) : "";
     this.result.replaceChildren(
       h("span", {}, "r with LOO"),

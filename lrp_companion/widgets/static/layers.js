@@ -452,7 +452,10 @@ function pathChart(layers) {
   const paint = (/** @type {{ k: number, r: number }[][]} */ series, /** @type {number} */ here) => {
     const lines = series.map((line) => line.filter(({ r }) => Number.isFinite(r)));
     const every = [...lines.flat().map(({ r }) => r), here].filter(Number.isFinite);
-    if (!every.length) return;
+    if (!every.length) {
+      for (const part of [frame, drawn]) part.replaceChildren();
+      return node.setAttribute("aria-label", "No r yet");
+    }
     const low = Math.floor(10 * Math.min(...every)) / 10, high = Math.max(low + 0.1, ...every);
     const y = (/** @type {number} */ r) => bottom - ((bottom - top) * (r - low)) / (high - low);
     const { ticks, digits } = roundTicks(low, high, 4);

@@ -24,14 +24,13 @@ async function everyLevel(companion, text, { levels }, labels, signal) {
 /**
  * The grids that stand above in the page.
  * @param {HTMLElement} el
- * @returns {Model<{ [key: string]: any }> | null}
+ * @returns {(HTMLElement & { companion?: { model: any } }) | undefined}
  */
 function gridsAbove(el) {
   const hosts = [...document.querySelectorAll('[data-companion-widget="layer_flow"]')];
   const before = (/** @type {Element} */ host) =>
     host.compareDocumentPosition(el) & Node.DOCUMENT_POSITION_FOLLOWING;
-  const host = /** @type {HTMLElement | undefined} */ (hosts.filter(before).at(-1));
-  return /** @type {any} */ (host?.companion?.model) ?? null;
+  return /** @type {any} */ (hosts.filter(before).at(-1));
 }
 
 /**
@@ -46,9 +45,10 @@ function textBox(companion, { labels }, el) {
   const said = h("p", { role: "status", class: "lrp-quiet" });
   let control = new AbortController();
   const explain = async () => {
-    const above = gridsAbove(el), text = input.value.trim();
-    if (!above || !text) return;
+    const host = gridsAbove(el), above = host?.companion?.model, text = input.value.trim();
+    if (!host || !above || !text) return;
     const { signal } = control = new AbortController(), data = above.get("data");
+    host.classList.add("lrp-stale");
     putInPlace(go, stop);
     said.textContent = "Computing every layer";
     try {
@@ -60,6 +60,7 @@ function textBox(companion, { labels }, el) {
       const { name, message } = /** @type {Error} */ (error);
       said.textContent = name === "AbortError" ? "Stopped." : message;
     }
+    host.classList.remove("lrp-stale");
     putInPlace(stop, go);
   };
   const go = h("button", { type: "button", onclick: explain }, "This sentence, layer by layer");

@@ -1,0 +1,148 @@
+"""The primary analysis on the committed records, and the directive `primary-analysis` that prints it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+from lrp_book.ch09_real import ALL, ON_SENTENCES, SEEDS, WORDS, at, r_of
+from lrp_book.say import number as rounded
+from lrp_companion.lab.load import TextRun, load_run, nearby
+from lrp_companion.lab.paper.primary import PAIR, READINGS, Leads, by_training, leads, summary
+from lrp_companion.show.tables import Table, table
+
+RESULTS = Path(__file__).resolve().parents[2] / "results"
+ENCODERS: Mapping[str, Sequence[str]] = {
+    "MiniLM": (
+        "sst2-companion",
+        "sst2-companion-6",
+        "trainings/sst2-companion-6-*seed-?",
+        "mean-pooling/sst2-companion-6-mean-seed-?",
+    ),
+    "MPNet": tuple(f"base/{seed}-maps" for seed in SEEDS),
+    "SmolLM2": ("smollm2/sst2-maps",),
+    "BERT": ("wirings/post-ln-first-seed-?",),
+    "BERT, mean read": ("wirings/post-ln-mean-seed-?",),
+    "BERT, labels alone": ("labels-only/labels-post-ln-first-seed-0",),
+    "ModernBERT": ("wirings/modernbert-seed-?",),
+    "GPT-2": ("wirings/gpt2-seed-?",),
+    "Llama": ("wirings/llama-seed-?",),
+    "Llama, labels alone": ("labels-only/labels-llama-seed-0",),
+}
+"""The ten encoders and the records of their trainings in `results/`. The first three were pre-trained by
+others; the others are small and were trained here from first weights, by a teacher unless labels are named.
+"""
+DIGITS = 3  # of differences far below 0.1
+number = partial(rounded, digits=DIGITS)
+COLUMNS = dict(zip(READINGS, product((WORDS, ALL), ("pearson", "spearman")), strict=True))
+
+
+@lru_cache(maxsize=2)
+def of_records(results: str = str(RESULTS)) -> Leads:
+    """d of every sentence of SST-2's validation part, by encoder and training."""
+    found: dict[tuple[str, str], pd.DataFrame] = {}
+    for encoder, names in ENCODERS.items():
+        for name in names:
+            if name.endswith("-maps"):
+                found[encoder, name] = from_maps(results, name)
+            else:
+                paths = sorted(nearby(results).glob(name))
+                runs = [run for run in map(load_run, paths) if isinstance(run, TextRun)]
+                found |= {(encoder, "/".join([*name.split("/")[:-1], run.name])): leads(run) for run in runs}
+    return found
+
+
+def from_maps(results: str, name: str) -> pd.DataFrame:
+    """The same of a record that keeps maps; where positions are rotations, relevance is read at the words."""
+    folder, _, part = name.partition("/")
+    r = r_of(f"{results}/{folder}", part).sel(explainer=list(PAIR))
+    of = {reading: at(r, *how).diff("explainer").values[0] for reading, how in COLUMNS.items()}
+    return -pd.DataFrame(of, index=pd.Index(r.example.values, name="sentence"))
+
+
+def otherwise(of: Leads, results: str) -> dict[str, pd.DataFrame]:
+    """`summary` of the same records with encoders told apart in other ways, and with one training more."""
+    apart = {(f"{e}, mean read" if t.startswith("mean-pooling/") else e, t): d for (e, t), d in of.items()}
+    together = {(e.removesuffix(", labels alone"), t): d for (e, t), d in of.items()}
+    more = {**of, ("MPNet", f"base/{ON_SENTENCES}"): from_maps(results, f"base/{ON_SENTENCES}")}
+    return {
+        "ten encoders, as declared": summary(of),
+        "MiniLM that reads the mean counts as an encoder of its own": summary(apart),
+        "trained from labels or by a teacher: one encoder": summary(together),
+        "with an MPNet that was trained on IMDB, too": summary(more),
+    }
+
+
+def summary_table(of: pd.DataFrame) -> Table:
+    """The primary analysis and the secondary readings."""
+    rows = [
+        {
+            "reading": name,
+            "mean d": number(row.d),
+            "closer to LOO": row.ahead,
+            "encoders below 0": f"{row.below} of {row.encoders}",
+            "trainings": f"{number(row.smallest)} to {number(row.largest)}",
+        }
+        for name, row in of.iterrows()
+    ]
+    return table(rows, caption="d = r of CP-LRP − r of AttnLRP; 95 % intervals over encoders")
+
+
+def encoders_table(of: Leads) -> Table:
+    """The mean of each encoder, over its trainings."""
+    means = by_training(of).map(lambda value: value.mean)
+    rows = [
+        {"encoder": name, "trainings": len(group), **{c: number(group[c].mean()) for c in group}}
+        for name, group in means.groupby("encoder", sort=False)
+    ]
+    return table(rows, caption="Mean d of each encoder")
+
+
+def trainings_table(of: Leads) -> Table:
+    """The mean of each training, with its interval over sentences."""
+    rows = [
+        {"encoder": encoder, "record": name, **{c: number(row[c]) for c in row.index}}
+        for (encoder, name), row in by_training(of).iterrows()
+    ]
+    return table(rows, caption="Mean d of each training; 95 % intervals over its sentences")
+
+
+def otherwise_table(of: Mapping[str, pd.DataFrame]) -> Table:
+    """`otherwise`, reading by reading."""
+    rows = [
+        {"what counts as an encoder": words, "n": str(int(one.encoders.iloc[0]))}
+        | {name: f"{number(row.d)} {row.ahead}" for name, row in one.iterrows()}
+        for words, one in of.items()
+    ]
+    return table(rows, caption="Mean d and 95 % interval over encoders, if encoders are counted otherwise")
+
+
+class PrimaryAnalysis(SphinxDirective):
+    """A table of the primary analysis, by its name."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table as raw HTML."""
+        of = of_records()
+        made: Table = {
+            "summary": lambda: summary_table(summary(of)),
+            "encoders": lambda: encoders_table(of),
+            "trainings": lambda: trainings_table(of),
+            "otherwise": lambda: otherwise_table(otherwise(of, str(RESULTS))),
+        }[self.arguments[0]]()
+        return [nodes.raw("", made._repr_html_(), format="html", classes=["output", "text_html"])]
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register the directive (called by Sphinx)."""
+    app.add_directive("primary-analysis", PrimaryAnalysis)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

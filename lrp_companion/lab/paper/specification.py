@@ -1,0 +1,145 @@
+"""The specification curve: the effect in every combination of choices, and one test of all of them. No torch.
+
+Simonsohn, Simmons and Nelson (2020), *Specification curve analysis*, Nature Human Behaviour 4. Combinations
+share their sentences, so a count of them is no evidence by itself: without any effect one sentence in which a
+rule is ahead by chance counts in hundreds. The test turns the signs of whole sentences round.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from lrp_companion.arrays import real_array
+from lrp_companion.checks import InputError
+from lrp_companion.lab.labelled import mean, r_with_loo
+from lrp_companion.lab.load import TextRun
+from lrp_companion.lab.paper.primary import PAIR
+from lrp_companion.schema import MAP_CHOICES
+
+Row = dict[str, Any]
+CARRIERS = ("site", "tokens", "map")
+"""The choices that carry most of the variance on SST-2: their twelve cells are drawn."""
+Z = 1.959964  # of a 95 % interval
+
+
+def leads(run: TextRun) -> xr.DataArray:
+    """r of CP-LRP minus r of AttnLRP, of every sentence in every combination of choices of a run."""
+    r = r_with_loo(run, PAIR, map=MAP_CHOICES[:2])  # the third divides by a positive number: r of the first
+    return r.sel(explainer=PAIR[0], drop=True) - r.sel(explainer=PAIR[1], drop=True)
+
+
+def specification(d: xr.DataArray, *, flips: int = 2000, seed: int = 0) -> Row:
+    r"""The curve in numbers, with a joint test of all combinations.
+
+    Under the null hypothesis that no combination has an effect, each sentence's differences, all of them at
+    once, are as likely with the other sign. With B draws of signs a p value is (1 + b) / (1 + B), where b
+    counts draws in which the statistic is at least as large as without them.
+
+    Parameters
+    ----------
+    d : the differences, an axis `example` and one for each choice; NaN where undefined.
+
+    Returns
+    -------
+    dict
+        `cells`, `n`, `median` of the mean differences; `above`, `across`, `below`: how many 95 % intervals of
+        the mean (normal) lie where from 0; `p`, two-sided, of the median, and `p of the count`, of the larger
+        of `above` and `below`; `by chance`, what that larger count reaches in 5 % of the draws.
+
+    >>> d = xr.DataArray([[0.2, 0.1], [0.3, 0.2], [0.1, 0.3]], dims=["example", "site"])
+    >>> {name: specification(d, flips=99)[name] for name in ("cells", "above", "below")}
+    {'cells': 2, 'above': 2, 'below': 0}
+    """
+    values = d.transpose("example", ...).values.reshape(d.sizes["example"], -1)
+    values = values[:, ~np.isnan(values).all(0)]
+    signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(flips, len(values)))
+    n, filled = (~np.isnan(values)).sum(0), np.nan_to_num(values)
+    means = np.vstack([np.ones(len(values)), signs]) @ filled / n  # the first row: as it is
+    with np.errstate(invalid="ignore", divide="ignore"):
+        errors = np.sqrt(((filled**2).sum(0) / n - means**2).clip(min=0) / (n - 1))
+        above, below = ((sign * means > Z * errors).sum(1) for sign in (1, -1))
+    medians, larger = np.median(means, axis=1), np.maximum(above, below)
+    return {
+        "cells": len(n),
+        "n": int(n.max()),
+        "median": float(medians[0]),
+        "above": int(above[0]),
+        "across": int(len(n) - above[0] - below[0]),
+        "below": int(below[0]),
+        "p": _p(np.abs(medians)),
+        "p of the count": _p(larger),
+        "by chance": int(np.quantile(larger[1:], 0.95)),
+    }
+
+
+def _p(statistic: np.ndarray) -> float:
+    return float((1 + (statistic[1:] >= statistic[0] - 1e-12).sum()) / len(statistic))
+
+
+def cells_to_draw(d: xr.DataArray, choices: Sequence[str] = CARRIERS) -> xr.DataArray:
+    """Mean difference and interval (`Interval`) in the cells of some choices, over all others."""
+    return mean(d.mean([name for name in d.dims if name not in (*choices, "example")]))
+
+
+def held_by(d: xr.DataArray, choices: Iterable[str] = CARRIERS) -> float:
+    """The share of the variance over all combinations that some choices hold, each alone and in pairs."""
+    means = d.mean("example")
+    rows = variance_shares(means.values, [str(name) for name in means.dims])
+    return sum(row["share"] for row in rows if {*row["choices"]} <= {*choices})
+
+
+def variance_shares(values: np.ndarray, names: Sequence[str]) -> list[Row]:
+    r"""Split the variance of a full table into main effects and interactions (analysis of variance).
+
+    With $\bar y_S$ the mean over all axes outside S, the effect of a set S of axes is
+    $e_S = \bar y_S - \sum_{U \subset S} e_U$ and its sum of squares is that of $e_S$ over all cells. The
+    table is balanced, so the sums of squares of all sets add up to the total (Montgomery 2017, chapter 5).
+
+    Parameters
+    ----------
+    values : the table, one axis per choice, without NaN.
+    names : of the axes.
+
+    Returns
+    -------
+    list
+        Rows `choices` (tuple of one or two names), `squares`, `share` (of the total; NaN if there is none),
+        singles before pairs, largest first; the rest is one row, "more together".
+
+    >>> rows = variance_shares(np.array([[0.0, 1.0], [2.0, 3.0]]), ["x", "y"])
+    >>> [(row["choices"], round(row["share"], 3)) for row in rows]
+    [(('x',), 0.8), (('y',), 0.2), (('x', 'y'), 0.0)]
+    """
+    table = real_array("variance_shares", "values", values)
+    if table.ndim != len(names) or not table.size or np.isnan(table).any():
+        got = f"a table of shape {table.shape} with {int(np.isnan(table).sum())} undefined cells"
+        expected = f"one axis for each of {', '.join(names)}, every cell defined"
+        hint = "leave options out whose cells are undefined"
+        raise InputError("variance_shares", got=got, expected=expected, hint=hint)
+    total = float(((table - table.mean()) ** 2).sum())
+    varied = [axis for axis, length in enumerate(table.shape) if length > 1]
+    effects: dict[tuple[int, ...], np.ndarray] = {(): table.mean(keepdims=True)}
+    rows: list[Row] = []
+    for size in (1, 2):
+        of_size = []
+        for axes in itertools.combinations(varied, size):
+            others = tuple(axis for axis in range(table.ndim) if axis not in axes)
+            subsets = [subset for small in range(size) for subset in itertools.combinations(axes, small)]
+            effects[axes] = table.mean(axis=others, keepdims=True) - sum(effects[each] for each in subsets)
+            squares = float((effects[axes] ** 2).sum()) * table.size / effects[axes].size
+            of_size.append(_share(tuple(names[axis] for axis in axes), squares, total))
+        rows += sorted(of_size, key=lambda row: -row["squares"])
+    if len(varied) > 2:
+        rest = max(0.0, total - sum(row["squares"] for row in rows))
+        rows.append(_share(("more together",), rest, total))
+    return rows
+
+
+def _share(choices: tuple[str, ...], squares: float, total: float) -> Row:
+    return {"choices": choices, "squares": squares, "share": squares / total if total else math.nan}
