@@ -70,8 +70,10 @@ def parser() -> argparse.ArgumentParser:
 def _explain_options(add: Callable[..., Any]) -> None:
     text = 'the text, or "-" to read it from standard input; an image file if the model reads images'
     add("text", help=text)
-    text = "attnlrp (default), cp-lrp, pa-lrp, lrp, loo, ig, gradient-x-input, rollout, mask-gradient, hybrid"
-    add("--method", default="attnlrp", help=f"{text}, sampled-loo, shapley")
+    text = (
+        "attnlrp (default), cp-lrp, pa-lrp, key-cut, lrp, loo, ig, gradient-x-input, rollout, mask-gradient"
+    )
+    add("--method", default="attnlrp", help=f"{text}, secant-mask-gradient, hybrid, sampled-loo, shapley")
     add("--model", default="companion", help=MODEL)
     add("--device", default="cpu")
     add("--dtype", default="float32", help="float32, float64, bfloat16 or float16")

@@ -123,6 +123,7 @@ PACKAGE = (
     _row("attnlrp", "AttnLRP", PASSES, ("#6b3fb0", "D", "-")),
     _row("cp-lrp", "CP-LRP", PASSES, ("#00755e", "X", (0, (3, 1.5)))),
     _row("pa-lrp", "PA-LRP", PASSES, ("#a8216b", "P", (0, (4, 1.5, 1, 1.5)))),
+    _row("key-cut", "key cut", PASSES, ("#2b4fa8", "8", (0, (9, 1, 1, 1)))),
     _row("lrp", "LRP", PASSES, ("#5d5d8a", "p", (0, (2, 1)))),
     _row("mask-gradient", "mask gradient", _gradient_passes, ("#946500", "*", (0, (8, 2))), dial="groups"),
     _row("secant-mask-gradient", "secant mask gradient", PASSES, ("#b8560f", ">", (0, (5, 1)))),

@@ -216,3 +216,51 @@ class TestCuts:
                 threshold = float(drawn.max(1).values.min()) * 0.999
                 cut = PathCut("key", mask.bool(), drawn=threshold).of(layer.attention)
                 assert (cut == (drawn > threshold)).all() and cut.any(1).all() and not cut[mask == 0].any()
+
+
+class TestKeyCut:
+    def test_it_is_attnlrp_with_the_keys_of_special_tokens_constant(self) -> None:
+        clf = classifier("bert")
+        weights = oracles.weights_of(clf.network)
+        records = lrp.attribute(clf, list(TEXTS), method="key-cut", site="word+position")
+        for record, text in zip(records, clf.encode(list(TEXTS)), strict=True):
+            start = [float(k == record.target) for k in range(2)]
+            cut = {"key": text.special.tolist()}
+            _, parts = oracles.modified_gradient(weights, text.input_ids, start, cut=cut)
+            expected = (parts["word"] + parts["position"]).numpy()
+            np.testing.assert_allclose(record.scores, expected, atol=1e-10)
+            assert record.choices["cut"] == (("key", "special", ()),)
+
+    def test_layers_and_sinks(self) -> None:
+        """A cut in all layers is the cut of each; sinks depend on a text alone, not on its company."""
+        clf = classifier("bert", layers=3)
+        whole = lrp.attribute(clf, TEXTS[1], method="lrp", cut=("key", "all"))[0].scores
+        listed = [("key", "all", [layer]) for layer in (1, 2, 3)]
+        np.testing.assert_allclose(lrp.attribute(clf, TEXTS[1], method="lrp", cut=listed)[0].scores, whole)
+        (first,) = lrp.attribute(clf, TEXTS[1], method="lrp", cut=listed[:1])
+        assert np.abs(first.scores - whole).max() > 1e-3
+        together = lrp.attribute(clf, list(TEXTS), method="lrp", cut=("key", "sinks"))
+        for text, record in zip(TEXTS, together, strict=True):
+            (alone,) = lrp.attribute(clf, text, method="lrp", cut=("key", "sinks"))
+            np.testing.assert_allclose(alone.scores, record.scores, atol=1e-12)
+
+    @pytest.mark.parametrize("cut", ["key", ("keys", "special"), ("key", "words"), ("key", "all", [7]), [3]])
+    def test_a_cut_that_is_none_is_refused(self, cut: object) -> None:
+        with pytest.raises(lrp.InputError):
+            lrp.attribute(classifier("bert"), TEXTS[0], method="lrp", cut=cut)
+
+    def test_a_rule_set_has_cuts_and_shares_of_its_own(self) -> None:
+        from lrp_companion.registry import forget
+
+        clf = classifier("bert")
+        all_to_values = ((0.0, 1.0), (0.5, 0.5))
+        lrp.rule_set("mine", cut=[("query", "all"), ("key", "all")], shares=all_to_values)
+        try:
+            (mine,) = lrp.attribute(clf, TEXTS[1], method="mine")
+            (cp,) = lrp.attribute(clf, TEXTS[1], method="cp-lrp")
+            np.testing.assert_allclose(mine.scores, cp.scores, atol=1e-12)
+            assert mine.choices["shares"] == all_to_values
+        finally:
+            forget("mine")
+        with pytest.raises(lrp.InputError, match="sum"):
+            lrp.rule_set("mine", shares=((0.5, 0.6), (0.5, 0.5)))

@@ -53,6 +53,8 @@ class Options(TypedDict, total=False):
     gate: str
     positions: str
     bypass: Iterable[int]
+    cut: Any
+    special: str
     output: str
     contrast: int | str
     completion: int | str | list[int]
@@ -142,8 +144,9 @@ def attribute(
         (C, H, W) or (B, C, H, W) of floats as the network reads them, or of whole numbers, which are scaled
         as its image processor specifies; for `LinearAttention`, images (B, 14, 14) or (B, 196).
     method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp",
-        "lrp" with `bypass`, "mask-gradient" with `groups`, "hybrid" (LOO for the `exact` tokens with the
-        largest mask gradient), "sampled-loo" (LOO for a random `budget` of tokens), or "shapley".
+        "key-cut", "lrp" with `bypass` and `cut`, "mask-gradient" with `groups`, "secant-mask-gradient" (whose
+        `special` tokens are exact), "hybrid" (LOO for the `exact` tokens with the largest mask gradient),
+        "sampled-loo" (LOO for a random `budget` of tokens), or "shapley".
     target : the class to explain, by its number from 0 or its label (text): one for all, or a list, column or
         tensor with one per input; None for the class with the largest logit. For a language model the class
         is the next or the masked token, by its text, such as " Paris".

@@ -25,7 +25,16 @@ from lrp_companion.methods.request import explain as explain_texts
 from lrp_companion.registry import METHODS
 from lrp_companion.words import Span
 
-LINEAR = ("attnlrp", "cp-lrp", "lrp", "loo", "gradient-x-input", "mask-gradient")
+LINEAR = (
+    "attnlrp",
+    "cp-lrp",
+    "key-cut",
+    "lrp",
+    "loo",
+    "gradient-x-input",
+    "mask-gradient",
+    "secant-mask-gradient",
+)
 """Methods whose explanation of a difference is the difference of the explanations."""
 
 

@@ -6,22 +6,23 @@ position. The methods differ in their entries, not in code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from lrp_companion.attribution import SITES, Attribution, scores_at
-from lrp_companion.checks import InputError, choose, number, whole
-from lrp_companion.loading.classifier import Classifier
+from lrp_companion.checks import InputError, choose, number, shown, whole
+from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.methods.common import (
     check_classifier,
-    check_finite,
     check_output,
     classes_of,
+    finite,
     output_gradient,
     switch,
     targets_of,
@@ -31,11 +32,16 @@ from lrp_companion.methods.request import Request
 from lrp_companion.propagation import MEMORY, all_masks, parts_and_angles, some_masks
 from lrp_companion.registry import PASSES, Style, method
 from lrp_companion.schema import Lattice, check_layers
+from lrp_companion.tape.attention import HALVES, PATHS, PathCut, Shares
 from lrp_companion.tape.encoder import Tape
 from lrp_companion.tape.steps import GATES
 
 POSITIONS = ("absolute", "signed")
 """How the relevance of rotations is added up over layers; the published way is "absolute"."""
+CUT_TOKENS = ("special", "sinks", "all")
+SINK = 0.25
+"""The attention that a sink draws: of one layer, a mean over heads and queries."""
+Cuts = Sequence[Any]
 MOST_LAYERS = 1000
 """More layers than any model has; the loaded model's number is checked later."""
 
@@ -99,11 +105,15 @@ class RuleSet:
         half, the rest going through the softmax (`rules.matmul`, `rules.softmax`); or a function that
         returns them for a number of layers.
     site : where relevance is read; None leaves it to the caller.
+    cut : paths that carry nothing back, as `lrp` takes them.
+    shares : what the factors of `O = A V` receive, then those of `Z = Q K^T`; AttnLRP's halves by default.
     """
 
     name: str
     bypass: Iterable[int] | Callable[[int], Iterable[int]] = ()
     site: str | None = None
+    cut: Cuts = ()
+    shares: Shares = HALVES
 
     def mask(self, layers: int) -> frozenset[int]:
         """The bypassed layers of a model with this many layers."""
@@ -121,6 +131,7 @@ def lrp(
     epsilon: float = 0.0,
     gate: str = "uniform",
     positions: str = "absolute",
+    cut: Cuts = (),
 ) -> list[Attribution]:
     """LRP with the attention of the layers in `bypass` (from 1) held constant; Eq. (1) to (5).
 
@@ -128,19 +139,31 @@ def lrp(
     ("right") or a third ("flat"), and with the gate held constant it gets all ("constant"). PA-LRP reads
     positions that are rotations: it takes the absolute value of their relevance in every layer, or keeps the
     sign (`positions="signed"`).
+
+    A `cut` holds the "query", "key" or "value" of some tokens constant on the way back, in every layer or in
+    those that a third entry lists: `("key", "special")`, `("key", "all", [1, 2])`, or a list of these. The
+    "sinks" are tokens that draw over a quarter of a layer's attention, a mean over its heads and queries.
     """
     clf, texts = request.clf, request.texts
-    rules = bypass if isinstance(bypass, RuleSet) else RuleSet("lrp", bypass)
+    rules = bypass if isinstance(bypass, RuleSet) else RuleSet("lrp", bypass, cut=cut)
+    cuts = check_cuts("attribute", rules.cut, clf.card.layers)
     mask = rules.mask(clf.card.layers)
     eps = check_rules("attribute", clf, site=site, epsilon=epsilon, gate=gate, positions=positions)
     rotated = site == "word+position" and clf.encoder.wiring.position is None
     choices = {"site": site, "epsilon": eps, "output": request.output, "bypass": tuple(sorted(mask))}
     choices |= {"gate": gate} if clf.encoder.wiring.gated else {}
     choices |= {"positions": positions} if rotated else {}
-    how: dict[str, Any] = {"gate": gate, "angles_as_factors": rotated, "only_read": True}
+    choices |= {"cut": tuple(cuts)} if cuts else {}
+    choices |= {"shares": rules.shares} if rules.shares != HALVES else {}
+    # sinks draw the attention of all queries, also in the last layer
+    only_read = all(tokens != "sinks" for _, tokens, _ in cuts)
+    how: dict[str, Any] = {"gate": gate, "angles_as_factors": rotated, "only_read": only_read}
+    how |= {"shares": rules.shares}
     out: list[Attribution] = [None] * len(texts)  # type: ignore[list-item]
     for rows, ids, attended, further in request.batches():
-        tape = clf.encoder.forward(ids, attended, **how, **further)
+        tape = clf.encoder.forward(
+            ids, attended, cuts=_cut_paths(cuts, texts, rows, attended), **how, **further
+        )
         logits = request.logits_of(rows, tape)
         chosen = request.classes(rows, logits)
         start = output_gradient(logits, chosen, request.output, multi_label=clf.multi_label)
@@ -154,9 +177,47 @@ def lrp(
     return out
 
 
+def check_cuts(operation: str, cut: Cuts, layers: int) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Cuts as triples of path, tokens and layers; () means every layer.
+
+    >>> check_cuts("attribute", ("key", "special"), 12)
+    [('key', 'special', ())]
+    """
+    several = [cut] if cut and isinstance(cut[0], str) else list(cut)
+    out = []
+    for one in several:
+        path, tokens, *more = one if isinstance(one, (list, tuple)) and 2 <= len(one) <= 3 else (one, None)
+        if path not in PATHS or tokens not in CUT_TOKENS:
+            got, hint = f"cut {shown(one)}", 'such as ("key", "special")'
+            expected = f"one of {', '.join(PATHS)} at one of {', '.join(CUT_TOKENS)}"
+            raise InputError(operation, got=got, expected=expected, hint=hint)
+        of_layers = check_layers(operation, more[0], layers) if more and more[0] else ()
+        out.append((str(path), str(tokens), tuple(sorted(of_layers))))
+    return out
+
+
+def _cut_paths(
+    cuts: Sequence[tuple[str, str, tuple[int, ...]]],
+    texts: Sequence[EncodedText],
+    rows: Sequence[int],
+    attended: Tensor,
+) -> list[PathCut]:
+    """The cuts at the tokens (B, T) of a batch; of texts that share a pass the longest has all tokens."""
+    some = [texts[i] for i in rows]
+    some = some if len(some) == len(attended) else [max(some, key=len)]
+    special = torch.zeros_like(attended, dtype=torch.bool)
+    for row, text in zip(special, some, strict=True):
+        row[: len(text)] = torch.as_tensor(text.special)
+    known = {"special": special, "all": attended.bool(), "sinks": None}
+    return [
+        PathCut(path, attended.bool(), known[tokens], SINK, frozenset(layers) or None)
+        for path, tokens, layers in cuts
+    ]
+
+
 def _register(rules: RuleSet, **entries: Any) -> RuleSet:
     """Make a rule set a method: `lrp` with what the set fixes."""
-    fixed = {"bypass": rules} | ({} if rules.site is None else {"site": rules.site})
+    fixed = {"bypass": rules, "cut": rules.cut} | ({} if rules.site is None else {"site": rules.site})
     method(rules.name, takes=("output",), fixed=fixed, **entries)(lrp)
     return rules
 
@@ -166,6 +227,8 @@ def rule_set(
     *,
     bypass: Iterable[int] | Callable[[int], Iterable[int]] = (),
     site: str | None = None,
+    cut: Cuts = (),
+    shares: Shares = HALVES,
     label: str | None = None,
     style: Style | None = None,
 ) -> RuleSet:
@@ -177,7 +240,7 @@ def rule_set(
     Raises
     ------
     InputError : a name that is taken or not a plain word; a `bypass` that is neither a list of layers nor a
-        function; an unknown site.
+        function; an unknown site; a cut of an unknown path; shares that do not sum to 1.
 
     >>> upper = rule_set("upper-half", bypass=lambda layers: range(layers // 2 + 1, layers + 1))
     >>> sorted(upper.mask(6))
@@ -189,13 +252,20 @@ def rule_set(
         choose("rule_set", "site", site, SITES)
     if not callable(bypass):
         bypass = check_layers("rule_set", bypass, MOST_LAYERS)
-    return _register(RuleSet(name, bypass, site), label=label, passes=PASSES, style=style)
+    check_cuts("rule_set", cut, MOST_LAYERS)
+    if not np.allclose(np.sum(shares, -1), 1) or np.shape(shares) != (2, 2):
+        got, expected = f"shares {shown(shares)}", "two pairs of shares, each summing to 1"
+        raise InputError("rule_set", got=got, expected=expected, hint="such as ((0.5, 0.5), (0.5, 0.5))")
+    rules = RuleSet(name, bypass, site, cut, shares)
+    return _register(rules, label=label, passes=PASSES, style=style)
 
 
 attnlrp = _register(RuleSet("attnlrp"))
 """AttnLRP (Achtibat et al. 2024): relevance through values, softmax, queries and keys in every layer."""
 cp_lrp = _register(RuleSet("cp-lrp", bypass=lambda layers: range(1, layers + 1)))
 """CP-LRP (Ali et al. 2022): the attention weights of every layer are constants."""
+key_cut = _register(RuleSet("key-cut", cut=("key", "special")))
+"""AttnLRP with the keys of special tokens held constant in every layer (`book/edge_formula.md`)."""
 pa_lrp = _register(RuleSet("pa-lrp", site="word+position"))
 """PA-LRP (Bakish et al. 2025): AttnLRP with the relevance of each position, learned or a rotation, added to
 its token.
@@ -240,7 +310,7 @@ def layer_lattice(
         chosen = classes_of(targets, tape.logits)
         start = output_gradient(tape.logits, chosen, output, multi_label=clf.multi_label)
         parts = all_masks(tape, start, epsilon=eps, memory=memory)
-    by_mask = {key: check_finite(clf, to_numpy(value)[:, 0], "scores") for key, value in parts.items()}
+    by_mask = {key: finite(clf, to_numpy(value)[:, 0], "scores") for key, value in parts.items()}
     return Lattice(
         tokens=encoded.tokens,
         scores=scores_at(by_mask, site),
