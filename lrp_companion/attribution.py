@@ -300,7 +300,7 @@ class Attribution(Record):
 
     def to_dict(self) -> dict[str, Any]:
         """The record as plain lists, numbers and strings; a score that is NaN becomes None."""
-        return {name: _plain(value) for name, value in self._state().items()}
+        return {name: as_lists(value) for name, value in self._state().items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Attribution:
@@ -410,13 +410,13 @@ def of_json(operation: str, text: str) -> Any:
         raise InputError(operation, got=got, expected="JSON", hint=hint) from None
 
 
-def _plain(value: Any) -> Any:
+def as_lists(value: Any) -> Any:
     """Plain lists, numbers and strings; NaN in an array is None."""
     if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
+        return {key: as_lists(inner) for key, inner in value.items()}
     if isinstance(value, np.ndarray):
         return [None if isinstance(one, float) and math.isnan(one) else one for one in value.tolist()]
-    return [_plain(inner) for inner in value] if isinstance(value, tuple) else value
+    return [as_lists(inner) for inner in value] if isinstance(value, tuple) else value
 
 
 def _known(scores: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 LONGEST, SHORTEST = 499, 120
-"""Characters of a message, and those that each of its parts may have."""
+"""Longest message, and the shortest cut of each of its parts, in characters."""
 FORM = "{}: got {}; expected {}. Next step: {}."
 
 

@@ -18,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import lrp_companion as lrp
 from lrp_companion.checks import ModelError
 from lrp_companion.loading.classifier import load_classifier
-from lrp_companion.methods import TEXT_METHODS, kept_logits, removal_evaluator
+from lrp_companion.methods import METHODS, kept_logits, removal_evaluator
 
 MODELS = ("bert", "llama", "gpt2", "language model", "vit", "tagger")
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -200,7 +200,7 @@ def own_logits(clf: lrp.Classifier, given: Any, where: dict[str, Any]) -> Tensor
 def everything(clf: lrp.Classifier, given: Any, where: dict[str, Any]) -> dict[str, np.ndarray]:
     """Logit and scores by all methods, the lattice and the levels."""
     out = {}
-    for method in TEXT_METHODS:
+    for method in METHODS:
         (record,) = lrp.attribute(clf, given, method=method, target=1, **OPTIONS.get(method, {}), **where)
         out[method] = np.append(record.logit, record.scores)
     lattice = lrp.layer_lattice(clf, given, target=1, **where)
@@ -230,7 +230,7 @@ def test_a_changed_network_is_explained_as_it_computes_now(kind: str, change: st
     close = 0.1 if change == "bfloat16" else 2e-4
     for name, values in now.items():
         np.testing.assert_allclose(values, again[name], rtol=close, atol=close, err_msg=name)
-        if name in TEXT_METHODS or name == "logits":
+        if name in METHODS or name == "logits":
             assert values.flat[0] == pytest.approx(expected, abs=close * (1 + abs(expected))), name
     if change != "weights edited":  # what it knows is of the network it was made for
         assert evaluate(whole)[0] == pytest.approx(expected, abs=close * (1 + abs(expected)))
@@ -248,7 +248,7 @@ def test_a_change_that_the_way_back_does_not_know_is_refused(kind: str, change: 
     keep = np.ones(len(text), dtype=bool)
     calls: dict[str, Callable[[], Any]] = {
         name: lambda name=name: lrp.attribute(clf, given, method=name, **OPTIONS.get(name, {}), **where)
-        for name in TEXT_METHODS
+        for name in METHODS
     }
     calls |= {
         "lattice": lambda: lrp.layer_lattice(clf, given, **where),
@@ -322,7 +322,7 @@ def test_a_removed_hook_and_one_of_all_modules() -> None:
     np.testing.assert_array_equal(before.scores, after.scores)
 
 
-@pytest.mark.parametrize("method", TEXT_METHODS)
+@pytest.mark.parametrize("method", METHODS)
 def test_operations_can_be_counted(method: str) -> None:
     """An autograd that begins at a leaf raises inside of the counter."""
     network, tokenizer, given, _ = model("bert")

@@ -409,7 +409,7 @@ REFUSED = [  # a call, and what is said of it
     *((lambda x=x: explained(images=torch.full((1, 4), x)), "NaN or infinity") for x in (NAN, float("inf"))),
     *((lambda x=x: explained(target=x), "target") for x in (3, -1, [0], [0, 5], 1.0, True, "one")),
     *(
-        (lambda x=x: tiny().relevance(pictures(), x), "expected a class from 0 to 2, or one for each")
+        (lambda x=x: tiny().relevance(pictures(), x), "expected a class from 0 to 2 for each")
         for x in (3, -1, [0], [0, 5], 1.0, True)
     ),
     *(
@@ -431,9 +431,9 @@ REFUSED = [  # a call, and what is said of it
     (lambda: LinearAttention(readout="cls"), "readout 'cls'; expected one of all, mean"),
     (lambda: LinearAttention(tokens=0), "tokens 0; expected a whole number"),
     (lambda: LinearAttention(dim=2.5), "dim 2.5; expected a whole number"),
-    (lambda: tiny().train_on(pictures(), [0, 1, 2]), r"labels of shape \(3,\); expected 2 classes"),
-    (lambda: tiny().train_on(pictures(), [0, 3]), "expected 2 classes from 0 to 2"),
-    (lambda: tiny().train_on(pictures(), [0.0, 1.0]), "expected 2 classes from 0 to 2"),
+    (lambda: tiny().train_on(pictures(), [0, 1, 2]), r"labels .*expected a class from 0 to 2"),
+    (lambda: tiny().train_on(pictures(), [0, 3]), "expected a class from 0 to 2 for each"),
+    (lambda: tiny().train_on(pictures(), [0.0, 1.0]), "expected a class from 0 to 2 for each"),
     (lambda: tiny().train_on(pictures(), [0, 1], epochs=0), "got epochs 0"),
     (lambda: tiny().train_on(pictures(), [0, 1], lr=0), "got lr 0; expected a finite number, above 0"),
 ]

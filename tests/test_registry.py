@@ -168,7 +168,7 @@ def test_a_rule_set_is_lrp_with_its_layers(clf, upper: str) -> None:
 
 
 def test_options_of_rule_sets_are_those_of_lrp_but_for_what_they_fix(clf, upper: str) -> None:
-    free = set(options_of("lrp")) - {"bypass"}
+    free = set(options_of("lrp")) - {"bypass", "cut"}
     assert {name: set(options_of(name)) for name in ("attnlrp", "cp-lrp", upper)} == dict.fromkeys(
         ("attnlrp", "cp-lrp", upper), free
     )

@@ -294,7 +294,7 @@ def attribution(
     ------
     ModelError : scores that are NaN or infinite.
     """
-    kept = check_finite(clf, to_numpy(scores)[: len(text)], f"{method} scores")
+    kept = finite(clf, to_numpy(scores)[: len(text)], f"{method} scores")
     tokens = units.names if units else text.tokens
     if kept.shape != (len(tokens),):
         got, expected = f"{method} scores of shape {kept.shape}", f"({len(tokens)},), one per token"
@@ -307,7 +307,7 @@ def attribution(
         tokens=tokens,
         scores=frozen(np.array(kept)),
         target=int(target),
-        logit=check_finite(clf, to_numpy(logit), "logits").item(),
+        logit=finite(clf, to_numpy(logit), "logits").item(),
         special=frozen(np.array(units.special if units else text.special)),
         method=method,
         choices=MappingProxyType(as_tuples(choices)),
@@ -318,7 +318,7 @@ def attribution(
     )
 
 
-def check_finite(clf: Classifier, values: np.ndarray, what: str) -> np.ndarray:
+def finite(clf: Classifier, values: np.ndarray, what: str) -> np.ndarray:
     """Return the values if none is NaN or infinite; else refuse them, because the model overflowed."""
     if np.isfinite(values).all():
         return values

@@ -20,9 +20,9 @@ from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.methods.common import (
     check_classifier,
-    check_finite,
     check_output,
     classes_of,
+    finite,
     output_gradient,
     switch,
     targets_of,
@@ -310,7 +310,7 @@ def layer_lattice(
         chosen = classes_of(targets, tape.logits)
         start = output_gradient(tape.logits, chosen, output, multi_label=clf.multi_label)
         parts = all_masks(tape, start, epsilon=eps, memory=memory)
-    by_mask = {key: check_finite(clf, to_numpy(value)[:, 0], "scores") for key, value in parts.items()}
+    by_mask = {key: finite(clf, to_numpy(value)[:, 0], "scores") for key, value in parts.items()}
     return Lattice(
         tokens=encoded.tokens,
         scores=scores_at(by_mask, site),

@@ -241,7 +241,7 @@ def _at_ones(request: Request) -> list[tuple[np.ndarray, int, float, float]]:
     """As `gradients_at` with nothing removed from any text."""
     out = list[Any]([None] * len(request.texts))
     for rows, ids, real, further in request.batches():
-        _put(out, request, rows, rows, (ids, real, further), real.to(request.clf.dtype))
+        _fill(out, request, rows, rows, (ids, real, further), real.to(request.clf.dtype))
     return out
 
 
@@ -257,15 +257,15 @@ def _gradients(
         keep = torch.zeros(inputs[1].shape, dtype=clf.dtype)
         for place, b in enumerate(batch):
             keep[place, : len(jobs[b][1])] = torch.as_tensor(jobs[b][1])
-        _put(out, request, batch, rows, inputs, keep.to(clf.device))
+        _fill(out, request, batch, rows, inputs, keep.to(clf.device))
     return out
 
 
-def _put(
+def _fill(
     out: list, request: Request, places: Sequence[int], rows: Sequence[int], inputs: Any, keep: torch.Tensor
 ) -> None:
-    """Put what `gradients_at` returns of these texts to their places; the mask `keep` is (B, T), or (1, T)
-    where one pass serves all.
+    """Fill `out[place]` with (gradient, class, logit, value) for each text of a batch; the mask `keep` is
+    (B, T), or (1, T) where one pass serves all.
     """
     ids, real, further = inputs
     keep = keep.requires_grad_(True)

@@ -25,11 +25,11 @@ from lrp_companion.loading.compute import as_recorded, usual_device
 from lrp_companion.loading.texts import Text
 from lrp_companion.methods.common import (
     check_classifier,
-    check_finite,
     check_mask_token,
     check_output,
     check_pad_token,
     classes_of,
+    finite,
     read_output,
     targets_of,
     to_numpy,
@@ -88,7 +88,7 @@ def kept_logits(
                 of_batch = [some[k] for k in batch]
                 logits = run([here[k] for k in of_batch]).cpu()
                 out[of_batch] = logits.unflatten(0, (len(batch), -1))
-    check_finite(clf, to_numpy(out), "logits")
+    finite(clf, to_numpy(out), "logits")
     return out[:, 0] if places is None else out
 
 
@@ -211,8 +211,8 @@ def loo(request: Request, *, removal: str = "attention-mask") -> list[Attributio
 
 
 def _without_each(request: Request, units: Sequence[Units], removal: str) -> list[Tensor]:
-    """The logits (1 + U, C) of each text: whole, and without each of its units. What several texts of one
-    pass are without is removed once for all of them.
+    """The logits (1 + U, C) of each text: complete, and without each of its units. Texts that share a forward
+    pass share the removals, too.
     """
     options: dict[str, Any] = {"batch_tokens": request.batch_tokens, "progress": request.progress}
     options |= {"removal": removal, "label": request.name}

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from lrp_companion import rules
 from lrp_companion.arrays import NoNumbers, plain_array, real_array
-from lrp_companion.checks import InputError, choose, number, whole
+from lrp_companion.checks import InputError, choose, number, shown, whole
 
 ASSOCIATIONS = ("left", "right")
 READOUTS = ("all", "mean")
@@ -208,7 +208,7 @@ class LinearAttention(torch.nn.Module):
         the function is the same, and its arrays are the smallest.
         """
         x = self.check_images(images, "LinearAttention.train_on")
-        y = self._check_labels(labels, len(x), "LinearAttention.train_on")
+        y = self.classes_of(labels, len(x), "LinearAttention.train_on", "labels")
         for name, size in (("epochs", epochs), ("batch_size", batch_size)):
             whole("LinearAttention.train_on", name, size, hint="the paper trains for 5 epochs")
         lr = number("LinearAttention.train_on", "lr", lr, above=0, hint="the paper trains with 1e-3")
@@ -231,7 +231,7 @@ class LinearAttention(torch.nn.Module):
     def accuracy(self, images: Tensor | np.ndarray, labels: Sequence[int] | np.ndarray | Tensor) -> float:
         """Fraction of the images whose predicted class is the label, in [0, 1]."""
         x = self.check_images(images, "LinearAttention.accuracy")
-        y = self._check_labels(labels, len(x), "LinearAttention.accuracy")
+        y = self.classes_of(labels, len(x), "LinearAttention.accuracy", "labels")
         predicted = torch.cat([self(batch).argmax(-1) for batch in x.split(256)])
         return float((predicted == y).double().mean())
 
@@ -266,7 +266,7 @@ class LinearAttention(torch.nn.Module):
     ) -> dict[str, Tensor]:
         """As `relevance`, by part: `pixel` and, with a position embedding, `position`."""
         x = self.check_images(images, "LinearAttention.relevance")
-        chosen = self.check_target(target, len(x), "LinearAttention.relevance")
+        chosen = self.classes_of(target, len(x), "LinearAttention.relevance")
         a_q, a_k, a_v = check_shares(SHARES[self.association] if shares is None else shares)
         epsilon = number("LinearAttention.relevance", "epsilon", epsilon, least=0, hint="0 is the exact rule")
         tape = self._forward(x, self.association)
@@ -346,32 +346,18 @@ class LinearAttention(torch.nn.Module):
             )
         return x
 
-    def check_target(self, target: int | Sequence[int] | Tensor, count: int, operation: str) -> Tensor:
-        """Targets as a tensor (B,): one class for all images, or one for each."""
-        given = plain_array(operation, "target", target, expected="a class, or one for each image")
-        classes = target if isinstance(target, Tensor) else torch.as_tensor(np.array(given))
-        if classes.ndim == 0:
-            classes = classes.expand(count)
-        if not self._are_classes(classes, count):
-            expected = f"a class from 0 to {self.classes - 1}, or one for each of {count} images"
-            hint = "use the predicted class"
-            raise InputError(operation, got=f"target {target!r}", expected=expected, hint=hint)
-        return classes.to(device=self.query.weight.device, dtype=torch.long)
-
-    def _check_labels(self, labels: Any, count: int, operation: str) -> Tensor:
-        given = plain_array(operation, "labels", labels, expected="classes")
-        y = labels if isinstance(labels, Tensor) else torch.as_tensor(np.array(given))
-        if not self._are_classes(y, count):
-            got, hint = f"labels of shape {tuple(y.shape)}", "pass one label per image"
-            expected = f"{count} classes from 0 to {self.classes - 1}"
-            raise InputError(operation, got=got, expected=expected, hint=hint)
+    def classes_of(self, given: Any, count: int, operation: str, name: str = "target") -> Tensor:
+        """Classes as a tensor (B,): one for each image, or as a `target` one for all."""
+        array = plain_array(operation, name, given, expected="a class for each image")
+        y = given if isinstance(given, Tensor) else torch.as_tensor(np.array(array))
+        y = y.expand(count) if y.ndim == 0 and name == "target" else y
+        whole_numbers = y.dtype != torch.bool and not y.is_floating_point() and y.shape == (count,)
+        if not whole_numbers or not bool(y.min() >= 0 and y.max() < self.classes):
+            expected = f"a class from 0 to {self.classes - 1} for each of {count} images"
+            raise InputError(
+                operation, got=f"{name} {shown(given)}", expected=expected, hint="pass whole numbers"
+            )
         return y.to(device=self.query.weight.device, dtype=torch.long)
-
-    def _are_classes(self, given: Tensor, count: int) -> bool:
-        whole_numbers = given.dtype != torch.bool and not given.is_floating_point()
-        if not whole_numbers or given.shape != (count,):
-            return False
-        return bool(given.min() >= 0 and given.max() < self.classes)
 
 
 def check_shares(shares: Sequence[float]) -> tuple[float, float, float]:

@@ -149,20 +149,6 @@ class SoftmaxStep:
         """
         return self.attention * self._gain()
 
-    def weight_change(self, factor: Any) -> np.ndarray:
-        """The exact change `o - o(t)` when one token's weight `exp(z_i)` is multiplied by t >= 0.
-
-        `factor` is a number or an array that broadcasts to the logits: t for each token.
-
-        >>> SoftmaxStep([0.0, 0.0], [2.0, 0.0]).weight_change(0.0).tolist()
-        [1.0, -1.0]
-        """
-        t = _numbers("factor", factor)
-        if t.size and t.min() < 0:
-            got, hint = f"factor {t.min():.3g}", "0 removes the token"
-            raise InputError("weight_change", got=got, expected="0 or above", hint=hint)
-        return self._change(1 - t)
-
     def logit_zeroed(self) -> np.ndarray:
         """The exact change when the token's logit becomes 0 and its value stays: `t = exp(-z_i)`.
 
@@ -176,10 +162,6 @@ class SoftmaxStep:
     def logit_zeroed_first_order(self) -> np.ndarray:
         """The same change to first order, `z_i do/dz_i = z_i D_i`: twice AttnLRP's relevance at the logit."""
         return self.logits * self.mask_gradient()
-
-    def linearisation_error(self) -> np.ndarray:
-        """First order minus exact, `z_i D_i - (1 - t) D_i / (1 - (1 - t) A_i)` with `t = exp(-z_i)`."""
-        return self.logit_zeroed_first_order() - self.logit_zeroed()
 
     # The same function in another form
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import traitlets
 
 from lrp_companion.arrays import bool_array, real_array
-from lrp_companion.attribution import Attribution
+from lrp_companion.attribution import Attribution, differences
 from lrp_companion.checks import InputError, whole
 from lrp_companion.show.palette import styles
 from lrp_companion.show.tables import table
@@ -111,8 +112,9 @@ class LayerFlow(Widget, front="layer_flow"):
 def _plain(flows: Sequence[Any], loo: Attribution | None, labels: Sequence[str]) -> dict[str, Any]:
     """A text as the front end takes it; numbers to six digits, which is more than a cell shows."""
     first = flows[0]
-    if loo is not None and (loo.tokens, loo.target) != (tuple(first.tokens), first.target):
-        got, hint = f"LOO of class {loo.target}", "explain the same text"
+    like = {"target": first.target, "logit": first.logit, "choices": {"output": "logit"}}
+    if loo is not None and (loo.tokens != tuple(first.tokens) or differences(loo, replace(loo, **like))):
+        got, hint = f"LOO of class {loo.target}, logit {loo.logit:.4g}", "explain the same text and logit"
         raise InputError("LayerFlow", got=got, expected="LOO of the same tokens and class", hint=hint)
     name = labels[first.target] if labels else f"class {first.target}"
     return {

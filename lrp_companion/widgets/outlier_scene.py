@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import traitlets
 
-from lrp_companion.attribution import Attribution
+from lrp_companion.attribution import Attribution, differences
 from lrp_companion.checks import InputError, whole
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.faithfulness import CORRELATIONS
@@ -57,9 +57,9 @@ class OutlierScene(Widget, front="outlier_scene"):
         note: str = "",
         address: str = "outlier",
     ) -> None:
-        kinds = {(record.tokens, record.target) for record in (*maps, loo)}
-        if len(maps) != 2 or len(kinds) != 1 or len(loo.tokens) < 4:
-            got = f"{len(maps)} maps, {len(kinds)} kinds of tokens and target, {len(loo.tokens)} tokens"
+        apart = [difference for record in maps for difference in differences(record, loo)]
+        if len(maps) != 2 or apart or len(loo.tokens) < 4:
+            got = f"{len(maps)} maps of {len(loo.tokens)} tokens, unlike LOO: {', '.join(apart) or 'no'}"
             expected = "two maps and LOO of one text and target, of four tokens or more"
             raise InputError("OutlierScene", got=got, expected=expected, hint="explain the same text")
         most = len(loo.tokens) - 1
