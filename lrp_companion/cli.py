@@ -45,7 +45,7 @@ TEXT_OPTIONS = (
 )
 ANSWER_OPTIONS = ("model", "methods", "n_steps", "removals", "keep_maps", "dtype")
 OPTIONS = (
-    "target", "contrast", "completion", "position", "site", "output", "epsilon", "bypass", "gate",
+    "target", "contrast", "site", "output", "epsilon", "bypass", "gate",
     "positions", "removal", "baseline", "n_steps", "groups", "nodes", "exact", "correct", "budget",
     "permutations", "seed",
 )  # fmt: skip
@@ -58,7 +58,7 @@ def _explain(args: argparse.Namespace) -> None:
     from lrp_companion.loading.classifier import load_classifier
     from lrp_companion.methods import attribute
     from lrp_companion.show.export import ending
-    from lrp_companion.show.tokens import completion_table, terminal_table
+    from lrp_companion.show.tokens import completion_table, said, terminal_table
 
     check_output()
     text = standard_input("explain") if args.text == "-" else args.text
@@ -67,6 +67,8 @@ def _explain(args: argparse.Namespace) -> None:
         raise InputError("explain", got="an empty text", expected=expected, hint=hint)
     asked = {name: getattr(args, name) for name in OPTIONS}
     options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    for name, other in (("completion", "write"), ("position", "word")):
+        options |= _either(args, "explain", name, other)
     if args.truncate:
         options["truncate"] = True
     if args.out is not None:
@@ -76,13 +78,14 @@ def _explain(args: argparse.Namespace) -> None:
     if clf.reads_images and args.pair is not None:
         got, hint = "--pair with a model that reads images", "leave --pair out"
         raise InputError("explain", got=got, expected="one image file", hint=hint)
-    if args.completion is None:
+    answers = "completion" in options
+    if not answers:
         options |= {name: _class(clf, options[name]) for name in ("target", "contrast") if name in options}
     (given,) = _as_read(clf, [text], operation="explain")
     records = attribute(
         clf, given if args.pair is None else (given, args.pair), method=args.method, **options
     )
-    record: Any = records[0] if args.completion is None else records
+    record: Any = records if answers else records[0]
     if args.out is not None:
         if clf.reads_images:
             from lrp_companion.show.vision import save_map  # the one path that draws
@@ -95,15 +98,25 @@ def _explain(args: argparse.Namespace) -> None:
         return
     plain = args.no_colour or os.environ.get("NO_COLOR")
     colour = not plain and (sys.stdout.isatty() or bool(os.environ.get("FORCE_COLOR")))
-    shown = record if args.completion is None else record.sum()
-    left_out = ("summed over", "contrast") if args.completion is not None else ()
+    shown = record.sum() if answers else record
+    left_out = ("summed over", "contrast") if answers else ()
     choices = ", ".join(f"{k} {quoted(v)}" for k, v in shown.choices.items() if k not in left_out)
     model = f"{clf.card.name} ({clf.card.source}, {clf.card.layers} layers)"
-    kind = "logit" if args.completion is None else "sum of logits"
-    say(visible(f"{model}: {quoted(shown.details['label'])}, {kind} {shown.logit:.3f}"))
+    say(visible(f"{model}: {quoted(shown.details['label'])}, {said(shown)}"))
     say(visible(f"{shown.method} ({choices})"))
-    table = terminal_table if args.completion is None else completion_table
+    table = completion_table if answers else terminal_table
     say(table(record, colour=colour))
+
+
+def _either(args: argparse.Namespace, operation: str, name: str, other: str) -> dict[str, Any]:
+    """The one of two options that was given, by the first's name; a number and a text never stand for each
+    other.
+    """
+    given = [one for one in (getattr(args, name), getattr(args, other)) if one is not None]
+    if len(given) > 1:
+        got, hint = f"--{name} and --{other}", "leave one of them out"
+        raise InputError(operation, got=got, expected="one of them", hint=hint)
+    return {name: given[0]} if given else {}
 
 
 def _class(clf: Any, text: str) -> int | str:
@@ -159,7 +172,8 @@ def _check(args: argparse.Namespace) -> int:
         texts = [line for line in standard_input("check").split("\n") if line.strip()]
     clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
     given = _as_read(clf, texts, operation="check")
-    done = check(clf, given, truncate=args.truncate, position=args.position)
+    position = _either(args, "check", "position", "word")
+    done = check(clf, given, truncate=args.truncate, **position)
     if args.out is not None:
         write("check", args.out, done.to_html().encode())
     say(harmless_json(done.to_json()) if args.json else printable(str(done)))
@@ -222,13 +236,9 @@ def _check_task(args: argparse.Namespace) -> None:
     if own_texts and not os.path.exists(os.path.expanduser(args.task)):
         got, hint = f"{args.task!r}, which does not exist", "check the path"
         raise InputError("run", got=got, expected="a file or folder with your texts", hint=hint)
-    if args.completion is not None and args.pair is not None:
-        got, hint = (
-            "--completion and --pair",
-            "a language model takes --completion, a classifier of pairs --pair",
-        )
-        raise InputError("run", got=got, expected="one of them", hint=hint)
-    for name in ("text", "pair", "label", "completion"):
+    for name, other in (("completion", "write"), ("completion", "pair"), ("write", "pair")):
+        _either(args, "run", name, other)
+    for name in ("text", "pair", "label", "completion", "write"):
         if not own_texts and getattr(args, name) is not None:
             got, expected = f"--{name} for {args.task}", f"--{name} only with your own data"
             raise InputError("run", got=got, expected=expected, hint="leave it out")
@@ -249,25 +259,22 @@ def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
 
 
 def _text_jobs(args: argparse.Namespace, device: str) -> Any:
-    answers = args.completion is not None
+    answers = args.completion is not None or args.write is not None
     options = _chosen(args, ANSWER_OPTIONS if answers else TEXT_OPTIONS)
     from lrp_companion.lab.answer_jobs import AnswerJobs
     from lrp_companion.lab.review_jobs import TextJobs
     from lrp_companion.loading.classifier import load_classifier
     from lrp_companion.sources import load_dataset
-    from lrp_companion.sources.dataset import whole_number
 
-    count = whole_number(args.completion) if answers else None
-    pair = args.completion if count is None and answers else args.pair
-    columns = {"text": args.text, "pair": pair, "label": args.label}
+    columns = {"text": args.text, "pair": args.completion or args.pair, "label": args.label}
     data = load_dataset(args.task, split=args.split, source=args.source, data_dir=args.data_dir, **columns)
     model, dtype = options.pop("model", "companion"), options.pop("dtype", "float32")
     if answers:
         removal, *more = options.pop("removals", ["attention-mask"])
         if more:
             got, hint = f"--removals {', '.join([removal, *more])}", "begin a run for each"
-            raise InputError("run", got=got, expected="one removal with --completion", hint=hint)
-        options |= {"completion": count, "removal": removal}
+            raise InputError("run", got=got, expected="one removal for answers", hint=hint)
+        options |= {"completion": args.write, "removal": removal}
     clf = load_classifier(model, device=device, dtype=dtype)
     return (AnswerJobs if answers else TextJobs)(clf, data, limit=args.limit, seed=args.seed, **options)
 

@@ -13,8 +13,9 @@ from lrp_companion.schema import REMOVALS, TARGET_CHOICES
 from lrp_companion.terminal import EXIT_CODES
 
 MODEL = "an embedded model, a folder (also of a PEFT adapter), or a hub id (default: companion)"
-POSITION = "token whose classes are explained, by its position from 0 or as a word (token classification); "
-POSITION += "of a language model the token after which the next is explained"
+POSITION = "position from 0 of the token whose classes are explained (token classification), or of the token "
+POSITION += "after which the next is explained (language model)"
+WORD = "the same by its word"
 DATA_DIR = "folder with sst2/, imdb/ and mnist/ (default: LRP_COMPANION_DATA)"
 
 
@@ -81,9 +82,11 @@ def _explain_options(add: Callable[..., Any]) -> None:
     add("--target", metavar="CLASS", help=text)
     text = "class whose logit is subtracted from the target's (both: label, language model's token or number)"
     add("--contrast", metavar="CLASS", help=text)
-    text = "what a language model writes after the text, or how many tokens it is to add: each is explained"
-    add("--completion", type=_place, metavar="TEXT", help=f"{text}; --contrast is then such a text, too")
-    add("--position", type=_place, help=POSITION)
+    text = "what follows the text, for a language model: each token of it is explained; --contrast is then "
+    add("--completion", metavar="TEXT", help=f"{text}such a text, too")
+    add("--write", type=int, metavar="N", help="the same for what the model itself writes, N tokens at most")
+    add("--position", type=int, help=POSITION)
+    add("--word", help=WORD)
     text = "a second text, if the model reads pairs"
     add("--pair", metavar="TEXT", help=text)
     add("--site", choices=SITES)
@@ -125,7 +128,8 @@ def _check_options(add: Callable[..., Any]) -> None:
     add("--device", default="cpu")
     add("--dtype", default="float32", help="float32, float64, bfloat16 or float16")
     add("--truncate", action="store_true", help="cut texts beyond the model's length")
-    add("--position", type=_place, help=POSITION)
+    add("--position", type=int, help=POSITION)
+    add("--word", help=WORD)
     add("--json", action="store_true", help="print everything as JSON")
     add("--out", metavar="FILE", help="also write the result to this page (.html)")
 
@@ -137,8 +141,10 @@ def _run_options(add: Callable[..., Any]) -> None:
     add("--pair", metavar="COLUMN", help="your data: the column of second texts, for models of pairs")
     text = "your data: the column of labels, names or class numbers (default: unlabelled)"
     add("--label", metavar="COLUMN", help=text)
-    text = "your data, and a language model: the column of what follows the texts, or a number of tokens"
+    text = "your data, and a language model: the column of what follows the texts"
     add("--completion", metavar="COLUMN", help=text)
+    text = "your data, and a language model: what it writes after the texts, N tokens at most"
+    add("--write", type=int, metavar="N", help=text)
     add("--out", required=True, help="folder of this run: a manifest and rows of numbers")
     add("--model", help=f"{MODEL}; for mnist a variant: plain, biases, ...")
     text = "such as loo,attnlrp,mask-gradient:groups=8:nodes=0.2+1 (default: six)"
@@ -205,15 +211,6 @@ def _count_or_all(text: str) -> int | str:
 
 def _nodes(text: str) -> int | list[float]:
     return [float(node) for node in text.split(",")] if "," in text else int(text)
-
-
-def _place(text: str) -> int | str:
-    """A position, or a word.
-
-    >>> _place("3"), _place("Oslo")
-    (3, 'Oslo')
-    """
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else text
 
 
 def _names(text: str) -> list[str]:

@@ -65,7 +65,9 @@ class Completion(list[Attribution]):
         return xarray.DataArray(rows, axes, ("completion", "token"), name=self[0].method)
 
     def sum(self) -> Attribution:
-        """One map of the whole completion: the sum of its records, which explains the sum of the logits."""
+        """One map of the whole completion: the sum of its records, which explains the sum of what they
+        explain; its `logit` is the sum of their logits.
+        """
         last = self[-1]
 
         def total(of: Any) -> np.ndarray:

@@ -167,9 +167,11 @@ def test_the_command_and_its_report(clf: lrp.Classifier, tmp_path: Path, capsys:
     assert table["answers"][0]["r"]["n"] == 3
     for wrong in (
         ["--completion", "missing"],
-        ["--completion", "0"],
+        ["--completion", "4"],
+        ["--write", "0"],
+        ["--write", "2", "--completion", "answer"],
         ["--completion", "answer", "--masks", "all"],
     ):
         assert cli.main([*command, *wrong, "--out", str(tmp_path / "other")]) == 2
-    assert cli.main(["run", "sst2", "--completion", "2", "--out", str(tmp_path / "other")]) == 2
+    assert cli.main(["run", "sst2", "--write", "2", "--out", str(tmp_path / "other")]) == 2
     assert not (tmp_path / "other").exists()

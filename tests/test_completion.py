@@ -540,15 +540,33 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_command_prints_one_screen(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture, refused: Any
 ) -> None:
-    asked = ["explain", PROMPT, "--model", str(folder), "--completion"]
-    assert cli.main([*asked, ANSWER, "--contrast", OTHER, "--out", str(tmp_path / "page.html")]) == 0
+    asked = ["explain", PROMPT, "--model", str(folder), "--completion", ANSWER]
+    assert cli.main([*asked, "--contrast", OTHER, "--out", str(tmp_path / "page.html")]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) < 20 and max(map(len, printed)) <= 80 and "sum of logits" in printed[0]
+    assert len(printed) < 20 and max(map(len, printed)) <= 80 and "logits that add up to" in printed[0]
     assert printed[2].split() == ["warm", "dull", "film", "sum"]
     assert "token_heatmap" in (tmp_path / "page.html").read_text()
-    assert cli.main([*asked, "3", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)) <= 3
-    assert "completion with a target" in refused([*asked, ANSWER, "--target", "3"])
+    assert "completion with a target" in refused([*asked, "--target", "3"])
+    assert "--completion and --write" in refused([*asked, "--write", "3"])
+
+
+def test_a_number_and_a_text_never_stand_for_each_other(
+    folder: Path, capsys: pytest.CaptureFixture, refused: Any
+) -> None:
+    asked = ["explain", "2 + 2 , film 3", "--model", str(folder), "--json"]
+    clf = lrp.load_classifier(folder)
+    for given, options in (
+        (["--completion", "4"], {"completion": "4"}),
+        (["--write", "4"], {"completion": 4}),
+        (["--position", "3"], {"position": 3}),
+        (["--word", "3"], {"position": "3"}),
+    ):
+        assert cli.main([*asked, *given]) == 0
+        records = json.loads(capsys.readouterr().out)
+        same_call = lrp.attribute(clf, asked[1], method="attnlrp", **options)
+        assert ([records] if isinstance(records, dict) else records) == [r.to_dict() for r in same_call]
+    assert "--position and --word" in refused([*asked, "--position", "3", "--word", "3"])
+    assert "argument --position" in refused([*asked, "--position", "film"])
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -47,10 +47,10 @@ def test_texts_that_cannot_be_explained(clf: Classifier, method: str) -> None:
         )
     for value, name in ((3, "int"), (None, "NoneType"), (b"film", "bytes"), (["a"], "list")):
         assert f"text 1 of type {name}" in message(InputError, attribute, clf, ["fine", value], method=method)
-    assert "text 0, in which the tokenizer finds no token" in message(
+    assert "text 0 with no token but special ones" in message(
         InputError, attribute, clf, "\u200b\u0000", method=method
     )
-    assert "lone surrogate" in message(InputError, attribute, clf, "film \ud800", method=method)
+    assert "the tokenizer fails" in message(ModelError, attribute, clf, "film \ud800", method=method)
 
 
 @pytest.mark.parametrize("texts", [None, 7, b"a film"])

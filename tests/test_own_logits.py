@@ -412,7 +412,7 @@ def test_ids_and_talks_that_cannot_be_read_are_refused() -> None:
     for given, said in (
         ([size], f"token id {size}"),
         ([[5, -1]], "token id -1"),
-        ([tokenizer.bos_token_id], "special tokens only"),
+        ([tokenizer.bos_token_id], "no token but special ones"),
         ([], "no texts"),
         ([7] * 65, "65 tokens"),
         ([{"role": "user"}], "without its role or its content"),

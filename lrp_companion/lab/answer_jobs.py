@@ -58,10 +58,10 @@ class AnswerJobs:
     ) -> None:
         if clf.encoder.wiring.task != NEXT_TOKEN:
             got = f"completions, and {clf.card.name!r}, whose logits are of: {clf.encoder.wiring.task}"
-            hint = "leave --completion out, or load a language model"
+            hint = "leave out the column of answers, or load a language model"
             raise InputError("run", got=got, expected="a model of the next token", hint=hint)
         if not data.pairs:
-            whole("run", "completion", completion, hint="name the column of the answers, or try 8")
+            whole("run", "completion", completion, hint="name the column of the answers, or try --write 8")
         given = run_calls(clf, methods, n_steps)
         self.calls: dict[str, tuple[str, dict[str, Any]]] = {"loo": ("loo", {}), **given}
         check_removal(clf, removal)

@@ -305,7 +305,7 @@ class Classifier:
         """
         if not (self.encoder.wiring.of_vocabulary and isinstance(target, str)):
             return target
-        ids = tokenised(self.tokenizer, [target], bare=True)["input_ids"][0]
+        ids = tokenised(self.tokenizer, [target], bare=True).ids
         if len(ids) == 1 and ids[0] != self.tokenizer.unk_token_id:
             return int(ids[0])
         tokens = ", ".join(map(repr, token_texts(self.tokenizer, ids))) or "none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -130,25 +130,31 @@ def listed(texts: Any) -> list[Text]:
     texts = _rows_of(texts)
     if isinstance(texts, Ids) or (isinstance(texts, (str, tuple)) and not isinstance(texts, Texts)):
         texts = [texts]
-    unordered = isinstance(texts, (bytes, Mapping, Set))
-    is_no_column = getattr(texts, "ndim", 1) != 1  # an array of one number, or a frame, whose items are names
-    if unordered or is_no_column or not isinstance(texts, Iterable):
+    # an array of one number has no items, and those of a frame are its names
+    no_list = isinstance(texts, (bytes, Mapping, Set)) or getattr(texts, "ndim", 1) != 1
+    if no_list or not isinstance(texts, Iterable):
         got, hint = f"texts of type {type(texts).__name__}", "pass strings, or pairs as tuples of two strings"
         raise InputError("encode", got=got, expected=TEXT_OR_PAIR, hint=hint)
     items = [_rows_of(item) for item in itertools.islice(texts, MOST_TEXTS + 1)]
-    if len(items) > MOST_TEXTS:
-        got, hint = f"more than {MOST_TEXTS} texts", "explain them a part at a time"
+    if not 0 < len(items) <= MOST_TEXTS:
+        got, hint = f"more than {MOST_TEXTS} texts" if items else "no texts", "pass one, or a part at a time"
         raise InputError("encode", got=got, expected="as many as fit into memory", hint=hint)
-    if not items:
-        hint = "pass a string or a list of strings"
-        raise InputError("encode", got="no texts", expected="at least one text", hint=hint)
     if is_ids(items) or is_talk(items):
         items = [items]
     for k, item in enumerate(items):
-        if isinstance(item, tuple) and not isinstance(item, Texts):
-            _check_pair(k, item)
-        elif not (is_ids(item) or is_talk(item)):
-            _check_text(f"text {k}", item)
+        pair = isinstance(item, tuple) and not isinstance(item, Texts)
+        if pair and len(item) != 2:
+            got, hint = f"text {k}, a tuple of {len(item)}", "put separate texts into a list"
+            raise InputError("encode", got=got, expected="a pair (first, second)", hint=hint)
+        sides = (
+            zip((", first of its pair", ", second of its pair"), item, strict=True) if pair else [("", item)]
+        )
+        for name, text in () if is_ids(item) or is_talk(item) else sides:
+            got, expected = f"text {k}{name} of type {type(text).__name__}", "a string"
+            if isinstance(text, str):
+                got, expected = f"text {k}{name}, which is empty or only whitespace", "a text with a word"
+            if not isinstance(text, str) or not text.strip():
+                raise InputError("encode", got=got, expected=expected, hint="leave it out, or write a word")
     return items
 
 
@@ -164,34 +170,28 @@ def _rows_of(given: Any) -> Any:
     """Ids in the form that `listed` reads: those of a tokenizer's answer, without padding, or of an array."""
     if isinstance(given, Mapping) and "input_ids" in given:
         ids, *sides = (_rows_of(given.get(k)) for k in ("input_ids", "attention_mask", "token_type_ids"))
-        if is_ids(ids):
-            return _unpadded(ids, *sides)
-        rows = ids if isinstance(ids, list) and all(map(is_ids, ids)) else []
-        if not rows or not all(side is None or isinstance(side, list) for side in sides):
-            got, hint = "a tokenizer's answer without lists of ids", "pass what the tokenizer returned"
-            raise InputError("encode", got=got, expected="input_ids, and a mask of the same form", hint=hint)
-        columns = [[None] * len(rows) if side is None else side for side in sides]
-        return [_unpadded(*row) for row in zip(rows, *columns, strict=False)]
+        one = is_ids(ids)
+        try:
+            rows: Any = [ids] if one else ids if isinstance(ids, list) else None
+            columns = [[None] * len(rows) if side is None else [side] if one else side for side in sides]
+            made = [_unpadded(*row) for row in zip(rows, *columns, strict=True)]
+        except (IndexError, TypeError, ValueError):
+            got, hint = "a tokenizer's answer of another form", "leave tokens out, or remove them by a method"
+            expected = "lists of ids, for each a mask of 1 from the first to the last token, and types"
+            raise InputError("encode", got=got, expected=expected, hint=hint) from None
+        return made[0] if one else made
     whole = str(getattr(given, "dtype", "")).removeprefix("torch.").startswith(("int", "uint", "bool"))
     return given.tolist() if whole and getattr(given, "ndim", None) else given
 
 
 def _unpadded(ids: list[int], mask: Any, types: Any) -> Ids:
     """Ids where a mask is 1, with their types; padding stands at one end or both."""
-    mask = [1] * len(ids) if mask is None else mask
-    types = [] if types is None else types
-    if not (isinstance(mask, list) and len(mask) == len(ids)) or not (
-        isinstance(types, list) and len(types) in (0, len(ids))
-    ):
-        got, hint = "input_ids with a mask or types of another length", "pass what the tokenizer returned"
-        raise InputError("encode", got=got, expected="a mask and types for each id", hint=hint)
-    kept = [place for place, one in enumerate(mask) if one]
-    if not kept or kept[-1] - kept[0] + 1 != len(kept):
-        got = "a mask with a gap in it" if kept else "a mask that leaves no token"
-        hint = "leave these tokens out, or remove them by a method, such as 'loo'"
-        raise InputError("encode", got=got, expected="a mask of the tokens of a text", hint=hint)
-    part = slice(kept[0], kept[-1] + 1)
-    return Ids(ids[part], types[part], kept[0])
+    both = list(zip(ids, ids if types is None else types, mask or [1] * len(ids), strict=True))
+    kept = [place for place, (*_, one) in enumerate(both) if one]
+    if kept[-1] - kept[0] + 1 != len(kept):
+        raise ValueError("a gap")
+    read = both[kept[0] : kept[-1] + 1]
+    return Ids((i for i, *_ in read), () if types is None else (kind for _, kind, _ in read), kept[0])
 
 
 def is_ids(item: Any) -> bool:
@@ -258,88 +258,61 @@ class Reader:
 
     def encode(self, texts: Any, *, truncate: bool = False) -> list[EncodedText]:
         """Tokenise texts and pairs, see `Classifier.encode`."""
-        items = listed(texts)
-        kinds = [Ids if is_ids(item) else type(item) for item in items]
-        out = {k: self._of_ids(k, items[k], truncate=truncate) for k, kind in enumerate(kinds) if kind is Ids}
-        for kind in dict.fromkeys(kinds):
-            if kind is Ids:
-                continue
-            chosen = [k for k, one in enumerate(kinds) if one is kind]
-            sides = [self._sides(k, items[k]) for k in chosen]
-            rows = tokenised(self.tokenizer, *map(list, zip(*sides, strict=True)), bare=kind is list)
-            for row, (k, texts_k) in enumerate(zip(chosen, sides, strict=True)):
-                out[k] = self._encoded(k, texts_k, rows, row, truncate=truncate, bare=kind is list)
-        return [out[k] for k in range(len(items))]
+        return [self._encoded(k, item, truncate=truncate) for k, item in enumerate(listed(texts))]
 
-    def _sides(self, k: int, item: Any) -> tuple[str, ...]:
-        """The texts of text k: one, or both of a pair."""
-        if is_talk(item):
-            return (self._templated(k, item),)
-        return item if isinstance(item, tuple) else (item,)
-
-    def _encoded(
-        self, k: int, sides: tuple[str, ...], rows: Any, row: int, *, truncate: bool, bare: bool
-    ) -> EncodedText:
-        """Text k as the tokenizer gives it; if it is beyond `max_tokens` as the tokenizer cuts it."""
-        whole = self._length(k, len(rows["input_ids"][row]), truncate=truncate)
-        if whole > self.max_tokens:
-            columns = ([side] for side in sides)
-            rows, row = tokenised(self.tokenizer, *columns, max_length=self.max_tokens, bare=bare), 0
-        ids, special = rows["input_ids"][row], rows["special_tokens_mask"][row]
-        types = tuple(rows["token_type_ids"][row]) if "token_type_ids" in rows else ()
-        # only fast tokenizers can tell of which side of a pair a token is
-        one_side = len(sides) == 2 and rows.is_fast and not {0, 1} <= set(rows.sequence_ids(row))
-        if all(special) or one_side:
-            got, hint = f"text {k}, in which the tokenizer finds no token", "write a word"
-            raise InputError("encode", got=got, expected="a text with at least one word", hint=hint)
-        self.check_ids(k, ids)
-        if not bare:
-            self._check_special(k, ids, special)
-        text, pair = (*sides, None)[:2]
-        known = {"text": text, "pair": pair, "types": types, "whole": whole, "bare": bare}
-        return self._made(k, ids, special, offsets=offsets_of(rows, row, sides), **known)
-
-    def _of_ids(self, k: int, item: Any, *, truncate: bool) -> EncodedText:
-        """Text k from its token ids; they have places if they are those of the text that they spell."""
-        ids, types = [int(i) for i in item], tuple(getattr(item, "types", ()))
-        if self.counts_padding and isinstance(item, Ids) and item.before:
-            got, hint = f"text {k} with padding before it", "pass the text alone, or pad it at its end"
-            expected = "no padding before a text, where the network counts positions through it"
-            raise InputError("encode", got=got, expected=expected, hint=hint)
-        self.check_ids(k, ids)
-        whole = self._length(k, len(ids), truncate=truncate)
-        if whole > self.max_tokens:
+    def _encoded(self, k: int, item: Any, *, truncate: bool) -> EncodedText:
+        """Text k as the tokenizer gives it; if it is beyond `max_tokens` as the tokenizer cuts it. Token ids
+        have places if they are those of the text that they spell.
+        """
+        bare, most = isinstance(item, list), self.max_tokens
+        if is_ids(item):
+            row = Row([int(i) for i in item], [], tuple(getattr(item, "types", ())))
+            if self.counts_padding and isinstance(item, Ids) and item.before:
+                got, hint = f"text {k} with padding before it", "pass the text alone, or pad it at its end"
+                expected = "no padding before a text, where the network counts positions through it"
+                raise InputError("encode", got=got, expected=expected, hint=hint)
+        else:
+            sides = (self._templated(k, item),) if bare else item if isinstance(item, tuple) else (item,)
+            row = tokenised(self.tokenizer, sides, bare=bare)
+        self.check_ids(k, row.ids)
+        whole = self._length(k, len(row.ids), truncate=truncate)
+        if is_ids(item):
             left = getattr(self.tokenizer, "truncation_side", "right") == "left"
-            part = slice(-self.max_tokens, None) if left else slice(self.max_tokens)
-            ids, types = ids[part], types[part]
-        text = self.tokenizer.decode(ids, clean_up_tokenization_spaces=False)
-        rows = tokenised(self.tokenizer, [text], bare=True)
-        offsets = offsets_of(rows, 0, (text,)) if rows["input_ids"][0] == ids else ()
-        known = {"text": text, "types": types, "whole": whole, "bare": True}
-        return self._made(k, ids, [0] * len(ids), offsets=offsets, **known)
-
-    def _made(
-        self, k: int, ids: Sequence[int], special: Sequence[int], *, offsets: Sequence[Span], **further: Any
-    ) -> EncodedText:
-        """The record of text k, with the place that is read."""
-        self._check_types(k, further["types"] or (0,))
-        if further["bare"]:  # a template has the special tokens already, and they are no words
+            part = slice(max(0, whole - most), None) if left else slice(most)
+            ids, types = row.ids[part], row.types[part]
+            sides = (self.tokenizer.decode(ids, clean_up_tokenization_spaces=False),)
+            again = tokenised(self.tokenizer, sides, bare=True)
+            row = Row(ids, [], types, again.spans if again.ids == ids else ())
+        elif whole > most:
+            row = tokenised(self.tokenizer, sides, bare=bare, max_length=most)
+        if bare:  # a template has the special tokens already, and they are no words
             control = control_ids(self.tokenizer)
-            special = [i in control for i in ids]
-            if all(special):
-                got = f"text {k} of special tokens only"
-                raise InputError(
-                    "encode", got=got, expected="at least one token of a word", hint="write a word"
-                )
-            offsets = [(0, 0) if mark else span for mark, span in zip(special, offsets, strict=False)]
-        read = self._mask_place(k, ids) if self.reads_mask else None
-        if self.skipped is not None and ids[-1] == self.skipped:
-            others = [place for place, i in enumerate(ids) if i != self.skipped]
+            special = [int(i in control) for i in row.ids]
+            spans = [(0, 0) if mark else span for mark, span in zip(special, row.spans, strict=False)]
+            row = row._replace(special=special, spans=tuple(spans))
+        if all(row.special) or (len(sides) == 2 and row.sides not in ((), (0, 1))):
+            got, hint = f"text {k} with no token but special ones", "write a word"
+            raise InputError("encode", got=got, expected="a text with at least one word", hint=hint)
+        if not bare:
+            self._check_special(k, row.ids, row.special)
+        self._check_types(k, row.types or (0,))
+        read = self._mask_place(k, row.ids) if self.reads_mask else None
+        if self.skipped is not None and row.ids[-1] == self.skipped:
+            others = [place for place, i in enumerate(row.ids) if i != self.skipped]
             read = others[-1] if others else 0
-        tokens = tuple(token_texts(self.tokenizer, ids))
-        marks = np.array(special, dtype=bool)
-        further |= {"typed": bool(further["types"]), "offsets": tuple(offsets)}
-        return EncodedText(input_ids=tuple(ids), tokens=tokens, special=marks, read=read, **further)
+        return EncodedText(
+            sides[0],
+            tuple(row.ids),
+            tuple(token_texts(self.tokenizer, row.ids)),
+            np.array(row.special, dtype=bool),
+            pair=sides[1] if len(sides) == 2 else None,
+            types=row.types,
+            whole=whole,
+            read=read,
+            bare=bare,
+            typed=bool(row.types),
+            offsets=row.spans,
+        )
 
     def _templated(self, k: int, talk: Any) -> str:
         """The text that the tokenizer's chat template makes of messages; for a model that continues a text,
@@ -350,14 +323,8 @@ class Reader:
             got, expected = f"text {k}, a message without its role or its content", "both in each message"
             hint = "such as {'role': 'user', 'content': 'a text'}"
             raise InputError("encode", got=got, expected=expected, hint=hint)
-        if not getattr(self.tokenizer, "chat_template", None):
-            got = f"text {k} of messages, for a tokenizer without a chat template"
-            raise InputError("encode", got=got, expected="a text", hint=hint)
-        begun = talk[-1].get("role") == "assistant"
-        asked = {
-            "add_generation_prompt": self.prompts and not begun,
-            "continue_final_message": self.prompts and begun,
-        }
+        begun = talk[-1]["role"] == "assistant"
+        asked = {"continue_final_message" if begun else "add_generation_prompt": self.prompts}
         try:
             return str(self.tokenizer.apply_chat_template(talk, tokenize=False, **asked))
         except Exception as error:  # templates are programs, which raise what they like
@@ -453,23 +420,44 @@ def control_ids(tokenizer: Any) -> set[int]:
     return marked - {tokenizer.unk_token_id}
 
 
-def tokenised(tokenizer: Any, *columns: list, max_length: int | None = None, bare: bool = False) -> Any:
-    """What a tokenizer makes of texts, or of pairs in two columns: whole, or cut as it cuts to `max_length`;
-    `bare` texts get no special tokens. Fast tokenizers keep how they cut and pad as state, which other
-    threads set, too, so the result is checked.
+class Row(NamedTuple):
+    """What a tokenizer makes of a text or a pair: ids, which of them it added, token types, places in the
+    joined texts ((0, 0) if special), and which sides have a token; () where it tells nothing.
+    """
+
+    ids: list[int]
+    special: list[int]
+    types: tuple[int, ...] = ()
+    spans: tuple[Span, ...] = ()
+    sides: tuple[int, ...] = ()
+
+
+def tokenised(
+    tokenizer: Any, sides: Sequence[str], *, max_length: int | None = None, bare: bool = False
+) -> Row:
+    """What a tokenizer makes of a text or a pair: whole, or cut as it cuts to `max_length`; if `bare` without
+    special tokens. Fast tokenizers keep how they cut and pad as state, which other threads set, too, so
+    the result is checked.
 
     Raises
     ------
     ModelError : a tokenizer that fails.
     """
-    cut = {"truncation": False} if max_length is None else {"truncation": True, "max_length": max_length}
-    cut |= {"add_special_tokens": not bare, "return_offsets_mapping": tokenizer.is_fast}
+    options: dict[str, Any] = {
+        "add_special_tokens": not bare,
+        "return_special_tokens_mask": True,
+        "verbose": False,
+    }
+    options |= {"truncation": max_length is not None, "max_length": max_length}
     try:
         for _ in range(TRIES):
-            rows = tokenizer(*columns, verbose=False, return_special_tokens_mask=True, **cut)
-            if all(_as_asked(one, max_length) for one in rows.encodings or ()):
-                return rows
-        raise RuntimeError("other threads change it at the same time")
+            read = tokenizer(*sides, return_offsets_mapping=tokenizer.is_fast, **options)
+            parts = read.encodings or ()
+            whole = all(len(one) == max_length if max_length else not one.overflowing for one in parts)
+            if whole and all(all(one.attention_mask) for one in parts):
+                break
+        else:
+            raise RuntimeError("other threads change it at the same time")
     except BaseException as error:
         # Of Rust: an expression of its own that backtracks without end makes it panic, which no Exception is.
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
@@ -477,21 +465,11 @@ def tokenised(tokenizer: Any, *columns: list, max_length: int | None = None, bar
         reason = reason_of(error, 150)
         got, hint = f"a text on which the tokenizer fails ({reason})", "check tokenizer.json, or the text"
         raise ModelError("encode", got=got, expected="token ids", hint=hint) from None
-
-
-def _as_asked(encoding: Any, length: int | None) -> bool:
-    """Whether a text is whole, or cut to this length, and without padding."""
-    cut = not encoding.overflowing if length is None else len(encoding) == length
-    return cut and all(encoding.attention_mask)
-
-
-def offsets_of(rows: Any, row: int, sides: Sequence[str]) -> tuple[Span, ...]:
-    """The place of each token in the joined texts, (0, 0) if special; () where a tokenizer gives none."""
-    if not rows.is_fast:
-        return ()
-    spans = rows["offset_mapping"][row]
-    if len(sides) == 1:
-        return tuple(spans)
+    row = Row(read["input_ids"], read["special_tokens_mask"], tuple(read.get("token_type_ids", ())))
+    if not read.is_fast:
+        return row
+    of = read.sequence_ids(0)
     shift = {None: 0, 0: 0, 1: len(sides[0]) + 1}
-    moved = zip(spans, rows.sequence_ids(row), strict=True)
-    return tuple((start + shift[side], end + shift[side]) for (start, end), side in moved)
+    moved = zip(read["offset_mapping"], of, strict=True)
+    spans = tuple((start + shift[side], end + shift[side]) for (start, end), side in moved)
+    return row._replace(spans=spans, sides=tuple(sorted({*of} - {None})))

@@ -25,7 +25,7 @@ from lrp_companion.words import Units
 Targets = Sequence[int | None]
 Target = int | str | Iterable[int | str | None] | None
 """A class or its label for all inputs, one for each, or None: the class with the largest logit."""
-MOST_NAMED = 100
+MOST_NAMED = 10
 """Classes that a message lists by name."""
 MOST_STEPS = 1000
 """Limit for integrated gradients: finding the nodes takes time cubic in their number."""

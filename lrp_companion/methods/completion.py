@@ -19,7 +19,7 @@ from lrp_companion.families.wiring import fresh_rotations
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.loading.reading import quietly
-from lrp_companion.loading.texts import control_ids, is_ids, offsets_of, token_texts, tokenised
+from lrp_companion.loading.texts import control_ids, is_ids, token_texts, tokenised
 from lrp_companion.methods.common import check_output, check_targets, plain_target
 from lrp_companion.methods.request import explain as explain_texts
 from lrp_companion.registry import METHODS
@@ -137,12 +137,14 @@ def opened(clf: Classifier, prompt: Any) -> EncodedText:
         raise InputError("attribute", got=got, expected="one prompt", hint=hint)
     if text.cut:
         check_length(clf, text.whole)
-    return text if text.bare else beginning(text, _end(text.special), len(text.joined))
+    if text.bare:
+        return text
+    return replace(beginning(text, _end(text.special), len(text.joined)), text=text.text, pair=text.pair)
 
 
-def _end(special: Any) -> int:
+def _end(special: Sequence[int] | np.ndarray) -> int:
     """The number of tokens up to the last that is not special."""
-    return int(np.flatnonzero(np.logical_not(special))[-1]) + 1
+    return 1 + max(k for k, mark in enumerate(special) if not mark)
 
 
 def beginning(text: EncodedText, end: int, stop: int) -> EncodedText:
@@ -199,10 +201,9 @@ def _read_on(clf: Classifier, prompt: EncodedText, given: str, got: str) -> tupl
     """The ids and places of what follows a prompt, as they are where a tokenizer reads both as one text."""
     *before, last = (prompt.text,) if prompt.pair is None else (prompt.text, prompt.pair)
     sides, tokenizer = (*before, last + given), clf.tokenizer
-    rows = tokenised(tokenizer, *([side] for side in sides), bare=prompt.bare)
-    ids, old, start = rows["input_ids"][0], list(prompt.input_ids), len(prompt)
-    ids = ids if prompt.bare else ids[: _end(rows["special_tokens_mask"][0])]
-    spans = offsets_of(rows, 0, sides)[: len(ids)]
+    row, old, start = tokenised(tokenizer, sides, bare=prompt.bare), list(prompt.input_ids), len(prompt)
+    ids = row.ids if prompt.bare else row.ids[: _end(row.special)]
+    spans = row.spans[: len(ids)]
     first, joined = len(prompt.joined), prompt.joined + given
     if ids[:start] != old or not spans or spans[start - 1][1] > first:
         at = next((k for k, (a, b) in enumerate(zip(ids, old, strict=False)) if a != b), start - 1)
@@ -217,11 +218,8 @@ def _read_on(clf: Classifier, prompt: EncodedText, given: str, got: str) -> tupl
         told |= dict.fromkeys(range(a, b), known)
     lost = [c for k, c in enumerate(given, first) if not told.get(k, c.isspace())]
     if lost:
-        got, expected = (
-            f"{got} with {lost[0]!r}, which no token spells",
-            "characters that the tokenizer knows",
-        )
-        raise InputError("attribute", got=got, expected=expected, hint="leave them out, or pass token ids")
+        got, hint = f"{got} with {lost[0]!r}, which no token spells", "leave them out, or pass token ids"
+        raise InputError("attribute", got=got, expected="characters that the tokenizer knows", hint=hint)
     return ids[start:], [(max(0, a - first), max(0, b - first)) for a, b in spans[start:]]
 
 

@@ -145,7 +145,7 @@ def token_heatmap(
     if isinstance(attributions, Completion) and loo is None:
         rows = [attributions.sum(), *rows]
     if titles is None and isinstance(attributions, Completion):
-        names = [f"{row.method}, {quoted(row.details['label'])}, logit {row.logit:.3f}" for row in rows]
+        names = [f"{row.method}, {quoted(row.details['label'])}, {said(row)}" for row in rows]
     elif titles is None:
         names = [f"{row.method}, target {row.target}, logit {row.logit:.3f}" for row in rows]
     else:
@@ -204,11 +204,23 @@ def terminal_table(attribution: Attribution, *, colour: bool = True, width: int 
             left, right = _coloured(left, 39), _coloured(right, 208)
         lines.append(f"{name}   {score:>{second}}   {left}│{right}".rstrip())
     against = attribution.choices.get("contrast")  # then the scores explain a difference of two logits
-    said = f"logit {attribution.logit:.3f}"
+    number, output = said(attribution), attribution.choices.get("output", "logit")
     if against is not None:
-        said = f"explained: {said} minus that of {visible(quoted(against))}"
-    lines.append(f"{'sum':<{first}}   {total:>{second}}   {said}")
+        number = f"explained: {number} minus that of {visible(quoted(against))}"
+    elif output != "logit":
+        number = f"explained: the {output}, not the {number}"
+    lines.append(f"{'sum':<{first}}   {total:>{second}}   {number}")
     return "\n".join(lines)
+
+
+def said(record: Attribution) -> str:
+    """A record's logit in words; of the sum over a completion those of its tokens.
+
+    >>> said(Attribution(("fine",), [0.2], 1, 2.5, [False], "loo", choices={"summed over": "completion"}))
+    'logits that add up to 2.500'
+    """
+    summed = record.choices.get("summed over") == "completion"
+    return f"{'logits that add up to' if summed else 'logit'} {record.logit:.3f}"
 
 
 def completion_table(completion: Completion, *, colour: bool = True, width: int | None = None) -> str:
