@@ -106,36 +106,18 @@ def test_what_is_no_plain_network_never_gives_other_logits(how: str) -> None:
     assert record.logit == pytest.approx(float(wanted[0]), abs=1e-4)
 
 
-ODD_TENSORS = {
-    "bfloat16": lambda x: x.bfloat16(),
-    "float8": lambda x: x.to(torch.float8_e4m3fn),
-    "sparse": lambda x: x.to_sparse(),
-    "csr": lambda x: x.to_sparse_csr(),
-    "empty": lambda x: x[:0],
-    "transposed": lambda x: x.mT,
-    "quantised": lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8),
-    "bits": lambda x: x > 0,
-    "meta": lambda x: x.to("meta"),
-    "complex": lambda x: x.to(torch.complex64),
-}
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kind", ODD_TENSORS)
-def test_a_fingerprint_of_odd_weights(kind: str) -> None:
-    """It differs where values do, and not where they do not; of weights without values it knows the shape."""
-
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_a_fingerprint_differs_where_values_do(dtype: torch.dtype) -> None:
     def fingerprint(values: torch.Tensor) -> str:
         network = nn.Module()
-        network.register_buffer("weight", ODD_TENSORS[kind](values))
+        network.register_buffer("weight", values)
         return fingerprint_of(network)
 
-    values = torch.arange(6.0).reshape(2, 3) + 1
+    values = (torch.arange(6.0).reshape(2, 3) + 1).to(dtype)
     other = values.clone()
     other[1, 2] = 0
-    assert fingerprint(values) == fingerprint(values.clone())
-    assert (fingerprint(values) == fingerprint(other)) == (kind in ("meta", "empty"))
-    assert kind == "empty" or fingerprint(values) != fingerprint(torch.ones(2, 4))
+    assert fingerprint(values) == fingerprint(values.mT.clone().mT) != fingerprint(other)
+    assert fingerprint(values[0, 0]) != fingerprint(other[1, 2])
 
 
 @pytest.mark.parametrize("words", [6, 7, 50_000])

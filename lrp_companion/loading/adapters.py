@@ -130,5 +130,6 @@ def _untie(network: Any) -> None:
     """Give the output map its own weights where it shares those of the embeddings: one may be adapted."""
     modules = network.get_input_embeddings(), network.get_output_embeddings()
     table, out = (getattr(one, "base_layer", getattr(one, "original_module", one)) for one in modules)
-    if out is not None and out.weight is getattr(table, "weight", None):
-        out.weight = nn.Parameter(out.weight.clone())
+    shared: Any = getattr(out, "weight", None)
+    if shared is not None and shared is getattr(table, "weight", None):
+        out.weight = nn.Parameter(shared.clone())  # type: ignore[union-attr]

@@ -100,25 +100,9 @@ def _tokenizer_fingerprint(tokenizer: Any) -> str:
 
 
 def fingerprint_of(network: nn.Module) -> str:
-    """Fingerprint of the names and values of all weights; of those without values, of their shapes."""
+    """Fingerprint of the names and values of all weights."""
     digest = hashlib.sha256()
     for key, value in sorted(network.state_dict().items()):
         digest.update(key.encode())
-        digest.update(_content(value))
+        digest.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
-
-
-def _content(value: Any) -> bytes:
-    """A weight's values as bytes; quantised and sparse ones as the numbers that they stand for."""
-    if not isinstance(value, torch.Tensor):  # packed weights of a quantised map
-        return repr(value).encode()
-    if value.is_meta:
-        return f"{tuple(value.shape)} {value.dtype}".encode()
-    value = value.detach().cpu()
-    if value.is_quantized:
-        value = value.dequantize()
-    if value.layout != torch.strided:
-        value = value.to_dense()
-    if not value.ndim:  # a scalar cannot be viewed as bytes
-        return str(value.item()).encode()
-    return value.contiguous().view(torch.uint8).numpy().tobytes()
