@@ -315,7 +315,8 @@ def readable(model: Any, tokenizer: Any, revision: str | None, *, device_map: An
 
     Raises
     ------
-    InputError : a network of texts without a tokenizer, or a name with one.
+    InputError : a network of texts without a tokenizer, or a name with one; a device map for what is no
+        folder or hub id of a whole model.
     SourceError : as `locate`.
     ModelError : a network without a configuration; an adapter beside a whole model.
     """
@@ -329,6 +330,8 @@ def readable(model: Any, tokenizer: Any, revision: str | None, *, device_map: An
             got = "a network without its tokenizer" if tokenizer is None else got
             expected = "a network and its tokenizer from transformers"
             raise InputError("load_classifier", got=got, expected=expected, hint=SAVED)
+        if device_map is not None:
+            raise _no_map("a network in memory")
         return InMemory(model, tokenizer)
     if tokenizer is not None:
         got = f"a tokenizer with a model of type {type(model).__name__}"
@@ -341,9 +344,16 @@ def readable(model: Any, tokenizer: Any, revision: str | None, *, device_map: An
         got = f"folder {place.name!r}, which holds a whole model and an adapter"
         hint = f"move {ADAPTER} and the adapter's weights, or the model, to another folder"
         raise ModelError("load_classifier", got=got, expected="one of them", hint=hint)
-    if place.is_adapter:
-        return AdapterFiles(place)
-    return PackedFile(place) if place.packed else Files(place, device_map)
+    if not (place.is_adapter or place.packed):
+        return Files(place, device_map)
+    if device_map is not None:
+        raise _no_map(f"{place.name!r}, an adapter or a .gguf file,")
+    return AdapterFiles(place) if place.is_adapter else PackedFile(place)
+
+
+def _no_map(what: str) -> InputError:
+    expected, hint = "a device_map only for a folder or a hub id", "name one device, or save the whole model"
+    return InputError("load_classifier", got=f"{what} with a device_map", expected=expected, hint=hint)
 
 
 @contextmanager
