@@ -157,7 +157,6 @@ LOGITS = f"{PRE_NORM}logits_equal_the_transformers_network"
 GRADIENT = f"{PRE_NORM}relevance_equals_the_gradient_of_the_network_with_detached_parts"
 EQUATIONS = f"{PRE_NORM}relevance_equals_the_equations_contribution_by_contribution"
 HALF = "test_half_precision.py::test_"
-DEVICES = "test_device_map.py::test_"
 page_rule, page_walk, page_layer, page_method, page_slope = (
     of(f"widgets/static/engine/{name}.js", ENGINE_MAPS)
     for name in ("rules", "propagation", "encoder", "explain", "activations")
@@ -228,7 +227,6 @@ grid = of("metrics/grid.py", "test_grid.py")
 folder = of("lab/folder.py", "test_run_folder.py")
 terminal = of("terminal.py", "test_terminal.py")
 compute = of("loading/compute.py", "test_compute.py")
-entries = of("loading/accepted.py", "test_config_entries.py")
 run = of("lab/execute.py", "test_run_execute.py::TestStopped")
 jobs = of("lab/review_jobs.py", "test_run_load.py::TestMethods")
 columns = of("lab/review_columns.py", "test_run_load.py::TestMethods")
@@ -256,45 +254,14 @@ def loaded(name: str, old: str, new: str, *, file: str = "loading/classifier.py"
     return of(file, "test_reading.py")(name, old, new)
 
 
-SAME_SCORES = "layers_on_two_devices_give_the_same_scores"
-
-
-def spread(name: str, file: str, old: str, new: str, test: str = SAME_SCORES) -> Mutation:
-    """A mutation of what moves between devices."""
-    return of(file, f"{DEVICES}{test}")(f"devices, {name}", old, new)
-
-
-def refused(name: str, old: str, new: str, test: str) -> Mutation:
-    """A mutation of which maps of devices are refused."""
-    return spread(name, "loading/compute.py", old, new, test)
-
-
 MUTATIONS: list[Mutation] = [
-    # half precision, and several devices
+    # half precision
     half("half, one is added rounded", "return precise(self.module.weight) + self.offset if self.offset",
          "return self.module.weight + self.offset if self.offset",
          f"{HALF}half_precision_is_near_float32[gemma3_text-bfloat16]"),
     half("half, Gemma's norm is rounded early", "(normalised if self.offset else normalised.to(x.dtype))",
          "normalised.to(x.dtype)",
          f"{HALF}root_mean_squares_are_those_of_the_family_in_half_precision[gemma2-bfloat16]"),
-    spread("a layer where the one before it is", "tape/encoder.py", "LayerBlock.run(wiring, x.to(place),",
-           "LayerBlock.run(wiring, x,"),
-    spread("a mask that stays", "tape/encoder.py", "context.to(place)", "context"),
-    spread("relevance that stays", "tape/layer.py", "g = g.to(self.output.device)", "g = g * 1"),
-    spread("masks gathered elsewhere", "propagation.py", "g.to(home), weight", "g, weight",
-         "every_method_and_the_check[electra-False]"),
-    spread("removals where words are", "tape/packed.py", "if x.device != layer.device:", "if False:"),
-    spread("attention that stays", "methods/rollout.py", "layer.to(ids.device) for layer", "layer for layer"),
-    spread("a level elsewhere", "methods/levels.py", "g = g.to(layer.output.device)", "g = g * 1",
-         "every_method_and_the_check[electra-False]"),
-    refused("the processor beside another", "if on_cpu and len(on_cpu) < len(places):", "if False:",
-         "the_processor_beside_a_device_is_refused"),
-    refused("weights that are elsewhere", "if away:", "if False:",
-         "weights_that_are_elsewhere_and_divided_layers"),
-    refused("a divided layer", "if len(devices) > 1:", "if False:",
-         "weights_that_are_elsewhere_and_divided_layers"),
-    refused("hooks in a copy", "remove_hook_from_submodules(out)", "pass",
-         "with_the_hooks_of_accelerate[bert]"),
     # every rule: a sign, a half, a stabiliser, an axis
     rule("stabiliser left out", "return size / (size + eps)", "return size / size"),
     rule("stabiliser unsigned", "size = z.abs()", "size = z"),
@@ -596,7 +563,7 @@ MUTATIONS: list[Mutation] = [
     Mutation("regression: margin", "methods/common.py", 'output != "logit" and clf.regression', "False",
              ("test_regression.py",)),
     Mutation("regression: several outputs", "loading/accepted.py",
-             "config.problem_type == REGRESSION and of_classes", "False", ("test_reading.py",)),
+             "config.problem_type == REGRESSION and not one_output", "False", ("test_reading.py",)),
     seen("rows of patches before columns", "families/patches.py", "x.permute(0, 2, 4, 1, 3, 5).flatten(3)",
          "x.permute(0, 4, 2, 1, 3, 5).flatten(3)"),
     seen("channels behind rows", "families/patches.py", "x.permute(0, 2, 4, 1, 3, 5)",
@@ -628,15 +595,16 @@ MUTATIONS: list[Mutation] = [
          "unread = tuple(np.flatnonzero(~keep[stay]).tolist())", "unread = ()"),
     seen("ids of two images are one", "loading/classifier.py", "tuple(range(start, start + len(text)))",
          "tuple(range(len(text)))"),
-    seen("the mean after the std", "loading/images.py", "return (pixels * self.factor - mean) / std",
-         "return pixels * self.factor / std - mean"),
+    seen("the mean after the std", "loading/images.py", "return (pixels * factor - mean) / std",
+         "return pixels * factor / std - mean"),
     seen("whole numbers as they are", "loading/images.py",
-         "return self.scale(pixels.astype(np.float64)), self.scale.words",
-         "return pixels.astype(np.float64), self.scale.words"),
+         "return scale(pixels.astype(np.float64), factor=factor), scale.words(factor)",
+         "return pixels.astype(np.float64), scale.words(factor)"),
+    seen("floats as they are", "loading/images.py", "if named or (floats and not scale.origin):",
+         "if named or floats:"),
+    seen("processors of any kind", "loading/images.py", "if not KINDS.fullmatch(", "if not str("),
     seen("a baseline of zero vectors", "methods/gradient.py",
          "start = clf.encoder.embed(torch.zeros_like(ids))", "start = torch.zeros_like(word)"),
-    seen("pixels far off", "loading/images.py",
-         "if pixels.min() < 2 * low - high or pixels.max() > 2 * high - low:", "if False:"),
     edges("edges: no divisor", "cls(a / (1 - a).scatter(-1, largest, 1.0)", "cls(a / (1 - 0 * a)"),
     edges("edges: nothing is masked above", "[None if k <= number else masked for k", "[None for k"),
     edges("secant: own queries count", "(effects * ~own if", "(effects if"),
@@ -653,6 +621,12 @@ MUTATIONS: list[Mutation] = [
              ("test_report.py",)),
     Mutation("predictions: mixed is met", "book/lrp_book/predictions.py",
              "MET if held == of else MIXED", "MET if held else MIXED", ("test_ch08.py",)),
+    Mutation("load: weights left over", "loading/accepted.py", "elif unused:", "elif False:",
+             ("test_model_folders.py",)),
+    Mutation("GGUF: keys that nobody reads", "loading/gguf_keys.py", 'unread: raise _refused(name, f"whose',
+             'False: raise _refused(name, f"whose', ("test_gguf.py",)),
+    Mutation("GGUF: tensors that nobody reads", "loading/gguf_keys.py",
+             "unread = sorted(set(tensors) - set(taken))", "unread = []", ("test_gguf.py",)),
     loaded("the caller's network is changed", "out = copied(network)", "out = network",
            file="loading/compute.py"),
     Mutation("places: any word is a hub id", "loading/places.py", "if not slash:", "if not text:",
@@ -818,16 +792,12 @@ MUTATIONS: list[Mutation] = [
         "test_run_execute.py::TestStopped::test_ctrl_c_says_what_is_kept_and_the_run_goes_on[sigterm]",
     ),
     terminal("C1 controls stay in JSON", "0x7F <= ord(c) <= 0x9F", "0x7F <= ord(c) < 0x9B"),
-    compute("a device is not looked for", "if not count or (place.index or 0) >= count:", "if False:"),
     compute("a default device stays", 'if torch.get_default_device().type == "cpu":', "if True:",
             "test_compute.py::test_images_under_a_default_device"),
     levels("autocast stays on", "with as_recorded(clf.device, clf.network), metered()", "with metered()",
            "test_compute.py::test_lattices_removals_and_digits_too"),
     compute("autocast stays on", "enabled=False", "enabled=torch.is_autocast_enabled(device.type)"),
     compute("dropout stays on", "module.training = False", "module.training = True"),
-    entries("any number of layers", "not 1 <= layers <= MOST_LAYERS", "not 1 <= layers"),
-    entries("gaps in the labels", "sorted(labels) != list(range(len(labels)))", "not labels"),
-    entries("layers left over", "max(beyond) > config.num_hidden_layers", "max(beyond) > 10**9"),
     folder("a net without its checksum", "checksum != _digest(weights)", "False"),
     folder("rows of another run under a new manifest", "return bool(_jobs_done(place, key))", "return True"),
     of("arrays.py", "test_arrays.py")(

@@ -1,4 +1,4 @@
-"""Devices that are not here are refused; autocast, inference mode and dropout stay out of scores."""
+"""Autocast, inference mode, dropout and default devices stay out of scores; a map of devices is passed on."""
 
 from __future__ import annotations
 
@@ -9,40 +9,12 @@ from tiny_models import build, vision
 
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, load_classifier
-from lrp_companion.loading.compute import as_recorded, check_device
+from lrp_companion.loading.compute import as_recorded
 from lrp_companion.methods import METHODS, attribute, layer_lattice, layer_relevance, removal_evaluator
 from lrp_companion.model_check import check
 from lrp_companion.toys.linear_attention import LinearAttention
 
 TEXT = "a film of rare grace"
-NOT_HERE = (
-    "mps",
-    "xpu",
-    "vulkan",
-    "mkldnn",
-    "meta",
-    "hpu",
-    "abacus",
-    "",
-    None,
-    0,
-    "cuda:999",
-    "cpu:3",
-    b"cpu",
-)
-
-
-@pytest.mark.parametrize("device", NOT_HERE, ids=str)
-def test_a_device_that_is_not_here_is_one_line(device, recwarn) -> None:
-    if device == "mps" and torch.backends.mps.is_available():
-        pytest.skip("this machine has it")
-    with pytest.raises(InputError, match="^op: got device ") as caught:
-        check_device("op", device)
-    assert "\n" not in str(caught.value) and not recwarn.list
-
-
-def test_the_processor_is_always_here() -> None:
-    assert check_device("op", "cpu") == torch.device("cpu") == check_device("op", torch.device("cpu"))
 
 
 def options(method: str) -> dict[str, int]:
@@ -140,6 +112,25 @@ def test_images_under_a_default_device(method: str) -> None:
         empty = LinearAttention(tokens=9, dim=4, classes=3)
         with pytest.raises(InputError, match="hold no numbers"):
             attribute(empty, pixels[0, 0][None], method=method)
+
+
+def test_a_map_of_devices_is_passed_to_transformers(model_folder) -> None:
+    pytest.importorskip("accelerate")
+    whole, mapped = (load_classifier(model_folder("bert"), device_map=given) for given in (None, {"": "cpu"}))
+    for method in ("attnlrp", "loo"):
+        one, other = (attribute(clf, TEXT, method=method)[0].scores for clf in (whole, mapped))
+        assert np.array_equal(one, other)
+
+
+def test_a_network_with_the_hooks_of_accelerate_is_read_and_stays_as_it_is(model_folder) -> None:
+    pytest.importorskip("accelerate")
+    network, tokenizer = build("bert")
+    spread = type(network).from_pretrained(model_folder("bert"), device_map={"": "cpu"})
+    spread.bert.hf_device_map = spread.hf_device_map = {"bert": "cpu", "classifier": "cpu"}
+    one, other = (
+        attribute(load_classifier(net, tokenizer), TEXT, method="loo")[0].scores for net in (network, spread)
+    )
+    assert np.array_equal(one, other) and hasattr(spread, "hf_device_map")
 
 
 def test_a_model_that_is_loaded_in_inference_mode_has_gradients(model_folder) -> None:

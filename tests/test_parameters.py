@@ -27,7 +27,6 @@ def project_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"limit": "0"}, "LIMIT 0"),
         ({"limit": "1000"}, "limit 1000; expected a whole number from 1 to 96"),
         ({"seed": "-1"}, "SEED -1"),
-        ({"device": "vulkan"}, "device 'vulkan'"),
         ({"model": "./nowhere"}, "'./nowhere', which is not a folder"),
         ({"data_dir": "nowhere"}, "without sst2/validation.parquet"),
         ({"data_dir": "a\0b"}, "no path can hold"),

@@ -11,7 +11,6 @@ from typing import Any
 import papermill
 
 from lrp_companion.checks import InputError, SourceError, choose, whole
-from lrp_companion.loading.compute import check_device
 from lrp_companion.loading.places import locate
 from lrp_companion.sources import SOURCES, data_sets, load_dataset
 
@@ -65,7 +64,7 @@ def check_values(given: Mapping[str, str]) -> None:
     Raises
     ------
     CompanionError
-        If there is no such source, folder, device or model, or a number is out of range.
+        If there is no such source, folder or model, or a number is out of range.
     """
     for name, least in (("limit", 1), ("seed", 0)):
         if name in given:
@@ -77,8 +76,6 @@ def check_values(given: Mapping[str, str]) -> None:
     if given.get("source") != "hub" and "limit" in given:
         source, place = given.get("source", "auto"), given.get("data_dir") or None
         load_dataset("sst2", limit=int(given["limit"]), source=source, data_dir=place)
-    if "device" in given:
-        check_device("make book", given["device"])
     if "model" in given:
         locate(given["model"])
 

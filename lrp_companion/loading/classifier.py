@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,26 +15,15 @@ from torch import Tensor, nn
 from lrp_companion.checks import InputError, choose, is_whole, shown
 from lrp_companion.families.modules import check_modules, in_one_line
 from lrp_companion.families.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_CLASSES, logits_of_output
-from lrp_companion.families.wiring import LinearRows, RootMeanSquare, Wiring, fresh_rotations
-from lrp_companion.loading.accepted import (
-    check_config,
-    check_finite,
-    check_keys,
-    check_tokenizer,
-)
+from lrp_companion.families.wiring import LinearRows, RootMeanSquare, fresh_rotations
+from lrp_companion.loading.accepted import check_config, check_keys, check_tokenizer
 from lrp_companion.loading.comparison import COMPARE, Identity, check_forward, check_hooks
 from lrp_companion.loading.comparison import compare as compare_logits
-from lrp_companion.loading.compute import (
-    as_recorded,
-    check_device,
-    check_device_map,
-    check_placed,
-    usual_device,
-)
+from lrp_companion.loading.compute import as_recorded, usual_device
 from lrp_companion.loading.images import EncodedImage, ImageReader, PixelScale
 from lrp_companion.loading.model_card import card_of, fingerprint_of
 from lrp_companion.loading.places import EMBEDDED_FOLDER, embedded_models
-from lrp_companion.loading.reading import PREPROCESSOR, Readable, readable
+from lrp_companion.loading.reading import PREPROCESSOR, InMemory, quietly, readable
 from lrp_companion.loading.texts import (
     EncodedText,
     Reader,
@@ -404,7 +393,7 @@ def load_classifier(
     tokenizer: Any = None,
     *,
     device: str = "cpu",
-    device_map: str | int | Mapping[str, str | int] | None = None,
+    device_map: Any = None,
     dtype: str | torch.dtype = "float32",
     revision: str | None = None,
     recompute: bool = False,
@@ -427,11 +416,8 @@ def load_classifier(
         of whole numbers are scaled as this processor specifies, or the preprocessor_config.json in the folder
         of a saved model.
     device : "cpu", "cuda", "cuda:1", ...
-    device_map : instead of a device, for a folder or a hub id whose model is larger than one device: "auto"
-        and the like, or devices by the names of modules, read by `transformers` with accelerate. The layers
-        may be on several devices, each layer whole on one. Weights that are loaded only for each call (from
-        disk, or from the processor to a GPU) are refused, because the backward pass of relevance needs them
-        again.
+    device_map : instead of a device, for a folder or a hub id: as `transformers` takes it (with accelerate).
+        Each layer has to lie whole on one device, and all weights in memory.
     dtype : "float32", "float64", "bfloat16" or "float16", or PyTorch's dtypes; weights are converted.
     revision : branch, tag or commit, only for a hub id.
     recompute : keep the tape of one layer at a time, for long texts and large models; every layer that is
@@ -440,44 +426,45 @@ def load_classifier(
 
     Raises
     ------
-    InputError : a network of texts without a tokenizer, a tokenizer without a network, an unknown device or
-        dtype, or an impossible device map.
-    SourceError : the folder, the hub or the id cannot be reached or read; a device map without accelerate.
-    ModelError : the model is none of these, its wiring is not supported, or its logits are not finite.
+    InputError : a network of texts without a tokenizer, or a tokenizer without a network.
+    SourceError : the folder, the hub or the id cannot be reached.
+    ModelError : the family or the task is not supported; weights that the network lacks or does not take;
+        logits that are not finite, or not those of the network itself.
+    Exception : what `transformers`, `peft`, `gguf` and `torch` raise where they cannot read the model.
 
     >>> load_classifier("companion").card.layers
     12
     """
     dtype = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
     weights_dtype = DTYPES[choose("load_classifier", "dtype", dtype, tuple(DTYPES))]
-    if not isinstance(recompute, bool):
-        got, hint = f"recompute {recompute!r}", "True saves memory"
-        raise InputError("load_classifier", got=got, expected="True or False", hint=hint)
     choose("load_classifier", "compare", compare, COMPARE)
-    place = check_device("load_classifier", device)
-    devices = check_device_map(device_map, device)
-    files = readable(model, tokenizer, revision, device_map=devices)
-    config = files.read("config")
-    check_config(files.name, config)
-    network, report = files.read("network")
+    place = torch.device(device)
+    files = readable(model, tokenizer, revision, device_map=device_map)
+    with quietly():
+        config = files.config
+        check_config(files.name, config)
+        network, report = files.network(config)
+        tokenizer = files.processor if network.main_input_name == "pixel_values" else files.tokenizer
     check_keys(files.name, network, report)
     check_hooks("load_classifier", network)
     fingerprint = fingerprint_of(network)  # before the weights are converted
     network.eval().requires_grad_(False)
     network.config.return_dict = True
-    if devices is None:
+    if device_map is None:
         network.to(device=place)
-    half = weights_dtype.itemsize < 4 and devices is None
+    half = weights_dtype.itemsize < 4 and device_map is None
     _convert(network, torch.float32 if half else weights_dtype)
     wiring = Encoder(network).wiring
-    tokenizer = _tokenizer_of(files, config, wiring)
-    with in_one_line(files.name), as_recorded(place):
-        check_placed(files.name, network, wiring)
-        check_finite(files.name, network)
-        if any(layer.cap is not None for layer in wiring.layers):
-            network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
-        card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
-        tried = Classifier(network, tokenizer, card=card)
+    if wiring.patches is None:
+        check_tokenizer(files.name, tokenizer, config.vocab_size)
+    else:
+        origin = "the image processor" if isinstance(files, InMemory) else PREPROCESSOR
+        tokenizer = PixelScale.of(tokenizer, origin, wiring.patches.channels)
+    if any(layer.cap is not None for layer in wiring.layers):
+        network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
+    card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
+    tried = Classifier(network, tokenizer, card=card)
+    with in_one_line(files.name), as_recorded(tried.device):
         check_forward(tried)
     _convert(network, weights_dtype)
     clf = Classifier(network, tokenizer, card=card, recompute=recompute)
@@ -508,13 +495,3 @@ def _convert(network: nn.Module, dtype: torch.dtype) -> None:
             module._buffers[name] = value.to(place.device)
         else:
             place.data = value.to(place.device)
-
-
-def _tokenizer_of(files: Readable, config: Any, wiring: Wiring) -> Any:
-    """The tokenizer, checked; of a model that reads images the scale of its pixels."""
-    if wiring.patches is not None:
-        origin = PREPROCESSOR if files.source != "memory" else "the image processor"
-        return PixelScale.of(files.read("processor"), origin, wiring.patches.channels)
-    tokenizer = files.read("tokenizer")
-    check_tokenizer(files.name, tokenizer, config.vocab_size, causal=wiring.causal or wiring.base is not None)
-    return tokenizer

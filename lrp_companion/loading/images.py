@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,18 +12,22 @@ import numpy as np
 import torch
 
 from lrp_companion.arrays import NoNumbers, plain_array
-from lrp_companion.checks import InputError, ModelError, shown
+from lrp_companion.checks import InputError
 from lrp_companion.families.patches import PatchEmbedding
 from lrp_companion.loading.texts import EncodedText
 
 SPECIAL_NAMES = ("[CLS]", "[DIST]")
 LARGEST = 255
+KINDS = re.compile(r"(ViT|DeiT)(ImageProcessor(Fast|Pil)?|FeatureExtractor)")
+"""Image processors that do nothing to the values of pixels but rescale and normalise them."""
+GIVEN = "pixel_values"
+"""The name under which an image processor gives what a network reads."""
 HINT = "resize it as the model's image processor does, and put channels first"
 
 
 @dataclass(frozen=True)
 class PixelScale:
-    """How whole numbers from 0 to 255 become what a network reads: `(factor x - mean) / std` per channel.
+    """How pixels become what a network reads: `(factor x - mean) / std` per channel.
 
     Attributes
     ----------
@@ -34,48 +39,40 @@ class PixelScale:
     factor: float | None = None
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
-    origin: str = "nowhere"
+    origin: str = ""
 
     @classmethod
     def of(cls, settings: Mapping[str, Any] | None, origin: str, channels: int) -> PixelScale:
-        """From the settings of an image processor of `transformers`; they may lack what this needs.
-
-        Raises
-        ------
-        ModelError : settings that are not numbers, or are for other channels than the model's.
+        """From the settings of an image processor of `transformers`; of another kind than ViT's, or without
+        its means, nothing but its origin is known.
 
         >>> PixelScale.of({"do_normalize": False}, "preprocessor_config.json", 1).factor == 1 / 255
         True
         """
-        normalises = settings is not None and settings.get("do_normalize", True)
-        if settings is None or (normalises and not {"image_mean", "image_std"} <= set(settings)):
+        if settings is None:
             return cls()
+        kind = settings.get("image_processor_type") or settings.get("feature_extractor_type")
+        normalises = settings.get("do_normalize", True)
+        if not KINDS.fullmatch(kind or "ViTImageProcessor"):
+            return cls(origin=f"{origin}, {kind}")
+        if normalises and not {"image_mean", "image_std"} <= set(settings):
+            return cls(origin=origin)
         factor = settings.get("rescale_factor", 1 / LARGEST) if settings.get("do_rescale", True) else 1.0
-        try:
-            mean = np.broadcast_to(settings["image_mean"] if normalises else 0.0, channels).astype(float)
-            std = np.broadcast_to(settings["image_std"] if normalises else 1.0, channels).astype(float)
-            known = bool(np.isfinite([float(factor), *mean, *std]).all() and (std > 0).all())
-        except (TypeError, ValueError):
-            known = False
-        if not known:
-            got = f"{origin} with factor {shown(factor)}, image_mean and image_std"
-            expected = f"one finite mean and one std above 0 for each of {channels} channels"
-            raise ModelError("load_classifier", got=got, expected=expected, hint="correct it")
+        mean = np.broadcast_to(settings["image_mean"] if normalises else 0.0, channels).astype(float)
+        std = np.broadcast_to(settings["image_std"] if normalises else 1.0, channels).astype(float)
         return cls(float(factor), tuple(mean.tolist()), tuple(std.tolist()), origin)
 
-    def __call__(self, pixels: np.ndarray) -> np.ndarray:
-        """Images (..., C, H, W) of whole numbers as the network reads them."""
-        assert self.factor is not None
+    def __call__(self, pixels: np.ndarray, *, factor: float) -> np.ndarray:
+        """Images (..., C, H, W) as the network reads them."""
         mean, std = (np.reshape(values, (-1, 1, 1)) for values in (self.mean, self.std))
-        return (pixels * self.factor - mean) / std
+        return (pixels * factor - mean) / std
 
-    @property
-    def words(self) -> str:
+    def words(self, factor: float) -> str:
         """What a record says of images that were scaled."""
         numbers = [", ".join(f"{value:g}" for value in values) for values in (self.mean, self.std)]
         plain = set(self.mean) == {0.0} and set(self.std) == {1.0}
         rest = "" if plain else f", less {numbers[0]}, divided by {numbers[1]}"
-        return f"scaled by {self.factor:.6g}{rest} ({self.origin})"
+        return f"scaled by {factor:.6g}{rest} ({self.origin})"
 
 
 @dataclass(frozen=True)
@@ -95,8 +92,8 @@ class EncodedImage(EncodedText):
 
     @property
     def source(self) -> Any:
-        """What the network reads; encoded again, it is the same image."""
-        return self.values
+        """What the network reads, by its name; encoded again, it is the same image."""
+        return {GIVEN: self.values}
 
     @property
     def details(self) -> dict[str, str]:
@@ -117,59 +114,59 @@ class ImageReader:
     scale: PixelScale
 
     def encode(self, images: Any, *, truncate: bool = False) -> list[EncodedImage]:
-        """Cut images into patches; whole numbers are scaled, floats are what the network reads already.
+        """Cut images into patches, with their pixels scaled as the image processor does it: whole numbers and
+        floats from 0 to 255, or floats that are rescaled already, from 0 to 1.
 
         Parameters
         ----------
         images : an array or tensor of one image (H, W) of one channel or (C, H, W), or of several, (B, H, W)
-            of one channel or (B, C, H, W); or a list of single images.
+            of one channel or (B, C, H, W); or a list of single images. `{"pixel_values": images}`, as an
+            image processor gives them, is read as it is, and so are floats where there is no processor.
 
         Raises
         ------
-        InputError : no images; another type or size; values that are not finite, beyond 0 to 255, or far
-            beyond what the processor gives; whole numbers where nothing is known of their scale.
+        InputError : no images; another type or size; values that are not finite, or beyond 0 to 255; pixels
+            where nothing is known of their scale.
         """
         if truncate:
             raise _refused("truncate with images", "texts", "leave it out: an image is read whole")
-        listed = _listed(images, self.patches.channels)
-        given = [pixels[None] if pixels.ndim == 2 else pixels for pixels in listed]
-        if not given:
+        given = [one if isinstance(one, Mapping) else {"": one} for one in _several(images)]
+        listed = [
+            (pixels[None] if pixels.ndim == 2 else pixels, GIVEN in one)
+            for one in given
+            for pixels in _listed(one.get(GIVEN, one.get("")), self.patches.channels)
+        ]
+        if not listed:
             raise _refused("no images", "at least one image", "pass an array, or a list of arrays")
-        read = [self._read(k, pixels) for k, pixels in enumerate(given)]
+        read = [self._read(k, pixels, named) for k, (pixels, named) in enumerate(listed)]
         cut = self.patches.cut(torch.as_tensor(np.stack([pixels for pixels, _ in read]))).numpy()
         return [self._encoded(rows, *image) for rows, image in zip(cut, read, strict=True)]
 
-    def _read(self, k: int, pixels: np.ndarray) -> tuple[np.ndarray, str]:
+    def _read(self, k: int, pixels: np.ndarray, named: bool) -> tuple[np.ndarray, str]:
         """Image k as the network reads it, and what was done to it."""
-        expected = (self.patches.channels, *self.patches.size)
+        from transformers.image_utils import is_scaled_image
+
+        expected, scale = (self.patches.channels, *self.patches.size), self.scale
         if pixels.shape != expected:
             sides = "channels, height, width"
             raise _refused(f"image {k} of shape {pixels.shape}", f"shape {expected}: {sides}", HINT)
-        if pixels.dtype.kind == "f":
-            return self._as_given(k, pixels.astype(np.float64)), "as given"
-        low, high = int(pixels.min()), int(pixels.max())
-        if low < 0 or high > LARGEST:
-            got = f"image {k} of whole numbers from {low} to {high}"
-            raise _refused(got, f"whole numbers from 0 to {LARGEST}", "pass pixels, or floats")
-        if self.scale.factor is None:
-            got = f"image {k} of whole numbers, and no image processor that says how to scale them"
-            hint = "load_classifier(network, processor), or save preprocessor_config.json with the model"
-            raise _refused(got, "floats as the network reads them", hint)
-        return self.scale(pixels.astype(np.float64)), self.scale.words
-
-    def _as_given(self, k: int, pixels: np.ndarray) -> np.ndarray:
-        """Values that the network can be meant to read: finite, and near what its processor gives."""
         if not np.isfinite(pixels).all():
             hint = "correct the values before you explain them"
             raise _refused(f"image {k} with values that are not finite", "finite numbers", hint)
-        if self.scale.factor is not None:
-            ends = np.concatenate([self.scale(np.full((1, 1, 1), end)) for end in (0.0, LARGEST)])
-            low, high = float(ends.min()), float(ends.max())
-            if pixels.min() < 2 * low - high or pixels.max() > 2 * high - low:
-                got = f"image {k} with values from {pixels.min():.4g} to {pixels.max():.4g}"
-                expected = f"values near {low:.4g} to {high:.4g}, which its image processor gives"
-                raise _refused(got, expected, "pass pixels as whole numbers, and they are scaled here")
-        return pixels
+        floats = pixels.dtype.kind == "f"
+        if named or (floats and not scale.origin):
+            return pixels.astype(np.float64), "as given"
+        if scale.factor is None:
+            got = f"image {k}, and no image processor that says how to scale it"
+            got += f" ({scale.origin} is not read)" if scale.origin else ""
+            hint = "load_classifier(network, processor), or save preprocessor_config.json with the model"
+            raise _refused(got, f'what the network reads: {{"{GIVEN}": image}}', hint)
+        low, high = pixels.min(), pixels.max()
+        if low < 0 or high > LARGEST:
+            got, hint = f"image {k} of numbers from {low:g} to {high:g}", f'or pass {{"{GIVEN}": image}}'
+            raise _refused(got, f"pixels from 0 to {LARGEST}, or from 0 to 1", f"pass pixels, {hint}")
+        factor = 1.0 if floats and is_scaled_image(pixels) else scale.factor
+        return scale(pixels.astype(np.float64), factor=factor), scale.words(factor)
 
     def _encoded(self, rows: np.ndarray, values: np.ndarray, done: str) -> EncodedImage:
         first, (down, right) = len(self.patches.special), self.patches.grid
@@ -182,6 +179,12 @@ class ImageReader:
 
 def _refused(got: str, expected: str, hint: str) -> InputError:
     return InputError("encode", got=got, expected=expected, hint=hint)
+
+
+def _several(images: Any) -> list[Any]:
+    """The images one by one where some are given by name, else all of them."""
+    named = isinstance(images, (list, tuple)) and any(isinstance(one, Mapping) for one in images)
+    return list(images) if named else [images]
 
 
 def _listed(images: Any, channels: int) -> list[np.ndarray]:

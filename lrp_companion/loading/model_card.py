@@ -12,7 +12,6 @@ from torch import nn
 
 from lrp_companion.families.tasks import ANSWER, ENDS, task_of
 from lrp_companion.families.wiring import Wiring
-from lrp_companion.loading.accepted import longest
 from lrp_companion.loading.images import PixelScale
 from lrp_companion.loading.reading import Readable
 from lrp_companion.loading.texts import token_texts
@@ -39,7 +38,7 @@ def card_of(
 ) -> ModelCard:
     """The record of a loaded model; of one that reads images the scale of pixels is its tokenizer."""
     images = isinstance(tokenizer, PixelScale)
-    settings = {key: value for key, value in files.read("settings").items() if key not in BOOKKEEPING}
+    settings = {key: value for key, value in files.settings.items() if key not in BOOKKEEPING}
     return ModelCard(
         name=files.name,
         source=files.source,
@@ -47,7 +46,7 @@ def card_of(
         layers=len(wiring.layers),
         heads=wiring.heads,
         hidden=wiring.layers[0].query.in_features,
-        max_tokens=wiring.longest if images else _most_tokens(files.name, wiring, tokenizer),
+        max_tokens=wiring.longest if images else _most_tokens(wiring, tokenizer),
         labels=_labels(config, wiring, tokenizer),
         dtype=dtype,
         fingerprint=fingerprint,
@@ -58,11 +57,11 @@ def card_of(
     )
 
 
-def _most_tokens(name: str, wiring: Wiring, tokenizer: Any) -> int:
+def _most_tokens(wiring: Wiring, tokenizer: Any) -> int:
     """How many tokens a text may have: as many as the tokenizer leaves, where there are positions for them.
     Rotations have no end, so there the tokenizer decides, if somebody has set its length.
     """
-    most = longest(name, tokenizer)
+    most = int(tokenizer.model_max_length)
     endless = wiring.position is None and most < UNSET
     return most if endless else min(wiring.longest, most)
 
@@ -101,25 +100,9 @@ def _tokenizer_fingerprint(tokenizer: Any) -> str:
 
 
 def fingerprint_of(network: nn.Module) -> str:
-    """Fingerprint of the names and values of all weights; of those without values, of their shapes."""
+    """Fingerprint of the names and values of all weights."""
     digest = hashlib.sha256()
     for key, value in sorted(network.state_dict().items()):
         digest.update(key.encode())
-        digest.update(_content(value))
+        digest.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
-
-
-def _content(value: Any) -> bytes:
-    """A weight's values as bytes; quantised and sparse ones as the numbers that they stand for."""
-    if not isinstance(value, torch.Tensor):  # packed weights of a quantised map
-        return repr(value).encode()
-    if value.is_meta:
-        return f"{tuple(value.shape)} {value.dtype}".encode()
-    value = value.detach().cpu()
-    if value.is_quantized:
-        value = value.dequantize()
-    if value.layout != torch.strided:
-        value = value.to_dense()
-    if not value.ndim:  # a scalar cannot be viewed as bytes
-        return str(value.item()).encode()
-    return value.contiguous().view(torch.uint8).numpy().tobytes()

@@ -83,8 +83,8 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
     'embedded'
     """
     if not isinstance(name, (str, os.PathLike)):
-        got, expected = f"a name of type {type(name).__name__}", "an embedded model, a folder, or a hub id"
-        raise InputError("load_classifier", got=got, expected=expected, hint="pass a string or a path")
+        got, expected = f"a model of type {type(name).__name__}", "a name, a folder, or a network of torch"
+        raise InputError("load_classifier", got=got, expected=expected, hint="pass the network inside of it")
     text = os.fspath(name)
     folders = embedded_folders()
     if text in folders:
@@ -176,48 +176,26 @@ def _ask_hub(text: str, revision: str | None) -> None:
         raise SourceError("load_classifier", got=got, expected=expected, hint=hint) from None
 
 
-INDICES = "*.index.json"
-"""Tables of weights and the files that hold them."""
-
-
 def check_files(folder: Path) -> None:
-    """Refuse a folder that names a file of weights or of a tokenizer outside of it.
+    """Refuse a folder whose tables name files of weights or of a tokenizer outside of it.
+
+    `transformers` would read them there.
 
     Raises
     ------
     SourceError : such a name: with a folder in it, absolute, or a link that leads out.
     """
-    for index in sorted(folder.glob(INDICES)):
-        content = read_json(index)
-        shards = content.get("weight_map") if isinstance(content, dict) else None
-        files = list(shards.values()) if isinstance(shards, dict) else []
-        names = {file for file in files if isinstance(file, str)}
-        for file in [*(file for file in files if not isinstance(file, str)), *sorted(names)]:
-            _check_inside(folder, index.name, file)
-    for name, key in ((CONFIG, "transformers_weights"), ("tokenizer_config.json", "fast_tokenizer_files")):
-        content = read_json(folder / name)
-        given = content.get(key) if isinstance(content, dict) else None
-        for file in given if isinstance(given, list) else [given] if given is not None else []:
-            _check_inside(folder, name, file)
+    home = folder.resolve()
+    inside = {home, home.parent.parent / "blobs"} if home.parent.name == "snapshots" else {home}
+    tables = [read_json(index)["weight_map"].values() for index in folder.glob("*.index.json")]
+    tables.append((read_json(folder / "tokenizer_config.json") or {}).get("fast_tokenizer_files") or [])
+    outside = [file for files in tables for file in files if (folder / file).resolve().parent not in inside]
+    if outside:
+        got = f"folder {folder.name!r}, whose tables name {shown(outside[0])}"
+        hint = "save the model again with save_pretrained"
+        raise SourceError("load_classifier", got=got, expected="names of files in this folder", hint=hint)
 
 
 def read_json(file: Path) -> Any:
-    """A file's content, or None: what cannot be read is refused where it is needed."""
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-
-
-def _check_inside(folder: Path, where: str, file: Any) -> None:
-    """Refuse what is no name of a file in this folder; the hub's cache links to a folder next to it."""
-    plain = isinstance(file, str) and file not in ("", ".", "..") and not set(file) & set("/\\\0")
-    if plain:
-        home = folder.resolve()
-        roots = (home, home.parent.parent / "blobs") if home.parent.name == "snapshots" else (home,)
-        target = (folder / file).resolve()
-        plain = any(target.parent == root for root in roots)
-    if not plain:
-        got = f"folder {folder.name!r}, whose {where} names {shown(file)}"
-        hint = "save the model again with save_pretrained"
-        raise SourceError("load_classifier", got=got, expected="names of files in this folder", hint=hint)
+    """A file's content; None where there is none."""
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
