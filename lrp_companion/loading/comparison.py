@@ -7,7 +7,7 @@ logits of the tape, which LRP walks, and those of `packed_logits`, which removal
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +60,7 @@ class Identity:
             (path, module, vars(module).copy(), module._modules.copy(), self._of_class(module))
             for path, module in network.named_modules()
         ]
+        self.hooks = {hook for _, module, *_ in self.parts for _, hook in hooks_of(module)}
 
     @staticmethod
     def _of_all() -> list[Any]:
@@ -80,8 +81,8 @@ class Identity:
         """
         for path, module, then, children, of_class in self.parts:
             now = vars(module)
-            if any(map(now.__getitem__, HOOKS)) or now.get("forward") is not then.get("forward"):
-                check_hooks("attribute", self.network)
+            if any(map(now.__getitem__, HOOKS)) or "forward" in now:
+                check_hooks("attribute", self.network, known=self.hooks)
             then["training"] = now["training"]
             if not same(now, then) or module._modules != children or self._of_class(module) != of_class:
                 return path
@@ -97,31 +98,34 @@ def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         return False
 
 
-def check_hooks(operation: str, network: Any) -> None:
-    """Refuse a network whose modules run more than the forward of their class: the way back does not know of
-    it.
+def hooks_of(module: nn.Module) -> list[tuple[str, Any]]:
+    """What a call of a module runs besides the forward of its class, by kind; accelerate's forward moves
+    tensors only.
+    """
+    here = vars(module)
+    found = [(name.strip("_")[:-1].replace("_", " "), hook) for name in HOOKS for hook in here[name].values()]
+    forward = here.get("forward")
+    moved = "_hf_hook" in here or getattr(forward, "__func__", None) is type(module).forward
+    own = [] if forward is None or moved else [("forward", forward)]
+    return found + own
+
+
+def check_hooks(operation: str, network: Any, known: Collection[Any] = ()) -> None:
+    """Refuse a network with hooks other than the `known` ones: the way back does not know what they do.
 
     Raises
     ------
-    ModelError : a hook, or a forward set on a module (accelerate's moves tensors only).
+    ModelError : a hook, or a forward set on a module.
     """
     for path, module in network.named_modules():
-        found = [
-            f"the {name.strip('_')[:-1].replace('_', ' ')} {_named(hook)}"
-            for name in HOOKS
-            for hook in vars(module)[name].values()
-        ]
-        if "forward" in vars(module) and not hasattr(module, "_hf_hook"):
-            found.append(f"a forward of its own, {_named(module.forward)}")
-        if found:
-            got = f"a network whose module {path or 'at the top'} ({type(module).__name__}) has {found[0]}"
-            expected = "modules that run the forward of their class"
-            hint = "remove it (handle.remove()), or make its change in the weights"
-            raise ModelError(operation, got=got[:300], expected=expected, hint=hint)
-
-
-def _named(function: Any) -> str:
-    return str(getattr(function, "__qualname__", type(function).__name__))
+        for kind, hook in hooks_of(module):
+            if hook not in known:
+                name = getattr(hook, "__qualname__", type(hook).__name__)
+                where = f"module {path or 'at the top'} ({type(module).__name__})"
+                got = f"a network whose {where} has the {kind} {name}"
+                expected = "modules that run the forward of their class"
+                hint = "remove it (handle.remove()), or make its change in the weights"
+                raise ModelError(operation, got=got[:300], expected=expected, hint=hint)
 
 
 def own_inputs(clf: Classifier, text: Any) -> dict[str, Tensor]:
