@@ -31,6 +31,8 @@ COMPARE = ("new", "all")
 """Which texts are compared: those unlike any compared before, or every one."""
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 """Where a module keeps what its call runs besides its forward."""
+KNOWN = {"torch", "transformers", "lrp_companion"}
+"""Packages of modules that decide nothing by the numbers that they get."""
 TRIED = 8
 """Tokens of the shorter text that is compared when a model is loaded."""
 TRIED_AT_MOST = 1_024
@@ -54,13 +56,13 @@ class Identity:
     def __init__(self, network: Any) -> None:
         self.network, self.config = network, dict(vars(network.config))
         self.of_all = self._of_all()
-        kinds = {type(module).__module__.partition(".")[0] for module in network.modules()}
-        self.foreign = not kinds <= {"torch", "transformers", "lrp_companion"}
+        kinds = [of for module in network.modules() for of in (type(module), type(module).forward)]
+        self.foreign = not {of.__module__.partition(".")[0] for of in kinds} <= KNOWN
         self.parts = [
             (path, module, vars(module).copy(), module._modules.copy(), self._of_class(module))
             for path, module in network.named_modules()
         ]
-        self.hooks = {hook for _, module, *_ in self.parts for _, hook in hooks_of(module)}
+        self.hooks = [hook for _, module, *_ in self.parts for _, hook in hooks_of(module)]
 
     @staticmethod
     def _of_all() -> list[Any]:
@@ -82,7 +84,7 @@ class Identity:
         for path, module, then, children, of_class in self.parts:
             now = vars(module)
             if any(map(now.__getitem__, HOOKS)) or "forward" in now:
-                check_hooks("attribute", self.network, known=self.hooks)
+                check_hooks_of("attribute", path, module, self.hooks)
             then["training"] = now["training"]
             if not same(now, then) or module._modules != children or self._of_class(module) != of_class:
                 return path
@@ -118,14 +120,18 @@ def check_hooks(operation: str, network: Any, known: Collection[Any] = ()) -> No
     ModelError : a hook, or a forward set on a module.
     """
     for path, module in network.named_modules():
-        for kind, hook in hooks_of(module):
-            if hook not in known:
-                name = getattr(hook, "__qualname__", type(hook).__name__)
-                where = f"module {path or 'at the top'} ({type(module).__name__})"
-                got = f"a network whose {where} has the {kind} {name}"
-                expected = "modules that run the forward of their class"
-                hint = "remove it (handle.remove()), or make its change in the weights"
-                raise ModelError(operation, got=got[:300], expected=expected, hint=hint)
+        check_hooks_of(operation, path, module, known)
+
+
+def check_hooks_of(operation: str, path: str, module: nn.Module, known: Collection[Any]) -> None:
+    """As `check_hooks`, of one module."""
+    for kind, hook in hooks_of(module):
+        if hook not in known:
+            where = f"module {path or 'at the top'} ({type(module).__name__})"
+            got = f"a network whose {where} has the {kind} {getattr(hook, '__qualname__', hook)}"
+            expected = "modules that run the forward of their class"
+            hint = "remove it (handle.remove()), or make its change in the weights"
+            raise ModelError(operation, got=got[:300], expected=expected, hint=hint)
 
 
 def own_inputs(clf: Classifier, text: Any) -> dict[str, Tensor]:
