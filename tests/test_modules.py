@@ -284,7 +284,10 @@ REFUSED: dict[str, tuple[Change, str]] = {
         "backward hook",
     ),
     "pruning": (lambda n: prune.l1_unstructured(first(n).output.dense, "weight", 0.4), "cannot be copied"),
-    "a forward": (lambda n: setattr(first(n).output.dense, "forward", lambda x: x[..., :16]), "of its own"),
+    "a forward": (
+        lambda n: setattr(first(n).output.dense, "forward", lambda x: x[..., :16]),
+        "has the forward",
+    ),
     "a wrapped map": (put("attention.self.query", Wrapped), "."),
     "an odd norm": (became(OddNorm, NORM), OTHERS),
     "an odd RMSNorm": (put(NORM, OwnRms(1.1)), OTHERS),

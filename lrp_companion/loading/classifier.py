@@ -95,6 +95,7 @@ class Classifier:
             fresh_rotations(self.network)
         changed = self.identity.changed()
         if changed is not None:
+            check_hooks("attribute", self.network, self.identity.hooks)
             self._read()
             self.changed = changed
             dtype, layers = str(self.dtype).removeprefix("torch."), len(self.encoder.wiring.layers)

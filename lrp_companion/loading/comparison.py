@@ -7,7 +7,7 @@ logits of the tape, which LRP walks, and those of `packed_logits`, which removal
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,8 @@ COMPARE = ("new", "all")
 """Which texts are compared: those unlike any compared before, or every one."""
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 """Where a module keeps what its call runs besides its forward."""
+KNOWN = {"torch", "transformers", "lrp_companion"}
+"""Packages of modules that decide nothing by the numbers that they get."""
 TRIED = 8
 """Tokens of the shorter text that is compared when a model is loaded."""
 TRIED_AT_MOST = 1_024
@@ -54,12 +56,13 @@ class Identity:
     def __init__(self, network: Any) -> None:
         self.network, self.config = network, dict(vars(network.config))
         self.of_all = self._of_all()
-        kinds = {type(module).__module__.partition(".")[0] for module in network.modules()}
-        self.foreign = not kinds <= {"torch", "transformers", "lrp_companion"}
+        kinds = [of for module in network.modules() for of in (type(module), type(module).forward)]
+        self.foreign = not {of.__module__.partition(".")[0] for of in kinds} <= KNOWN
         self.parts = [
             (path, module, vars(module).copy(), module._modules.copy(), self._of_class(module))
             for path, module in network.named_modules()
         ]
+        self.hooks = [hook for _, module, *_ in self.parts for _, hook in hooks_of(module)]
 
     @staticmethod
     def _of_all() -> list[Any]:
@@ -80,8 +83,8 @@ class Identity:
         """
         for path, module, then, children, of_class in self.parts:
             now = vars(module)
-            if any(map(now.__getitem__, HOOKS)) or now.get("forward") is not then.get("forward"):
-                check_hooks("attribute", self.network)
+            if any(map(now.__getitem__, HOOKS)) or "forward" in now:
+                check_hooks_of("attribute", path, module, self.hooks)
             then["training"] = now["training"]
             if not same(now, then) or module._modules != children or self._of_class(module) != of_class:
                 return path
@@ -97,31 +100,38 @@ def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         return False
 
 
-def check_hooks(operation: str, network: Any) -> None:
-    """Refuse a network whose modules run more than the forward of their class: the way back does not know of
-    it.
+def hooks_of(module: nn.Module) -> list[tuple[str, Any]]:
+    """What a call of a module runs besides the forward of its class, by kind; accelerate's forward moves
+    tensors only.
+    """
+    here = vars(module)
+    found = [(name.strip("_")[:-1].replace("_", " "), hook) for name in HOOKS for hook in here[name].values()]
+    forward = here.get("forward")
+    moved = "_hf_hook" in here or getattr(forward, "__func__", None) is type(module).forward
+    own = [] if forward is None or moved else [("forward", forward)]
+    return found + own
+
+
+def check_hooks(operation: str, network: Any, known: Collection[Any] = ()) -> None:
+    """Refuse a network with hooks other than the `known` ones: the way back does not know what they do.
 
     Raises
     ------
-    ModelError : a hook, or a forward set on a module (accelerate's moves tensors only).
+    ModelError : a hook, or a forward set on a module.
     """
     for path, module in network.named_modules():
-        found = [
-            f"the {name.strip('_')[:-1].replace('_', ' ')} {_named(hook)}"
-            for name in HOOKS
-            for hook in vars(module)[name].values()
-        ]
-        if "forward" in vars(module) and not hasattr(module, "_hf_hook"):
-            found.append(f"a forward of its own, {_named(module.forward)}")
-        if found:
-            got = f"a network whose module {path or 'at the top'} ({type(module).__name__}) has {found[0]}"
+        check_hooks_of(operation, path, module, known)
+
+
+def check_hooks_of(operation: str, path: str, module: nn.Module, known: Collection[Any]) -> None:
+    """As `check_hooks`, of one module."""
+    for kind, hook in hooks_of(module):
+        if hook not in known:
+            where = f"module {path or 'at the top'} ({type(module).__name__})"
+            got = f"a network whose {where} has the {kind} {getattr(hook, '__qualname__', hook)}"
             expected = "modules that run the forward of their class"
             hint = "remove it (handle.remove()), or make its change in the weights"
             raise ModelError(operation, got=got[:300], expected=expected, hint=hint)
-
-
-def _named(function: Any) -> str:
-    return str(getattr(function, "__qualname__", type(function).__name__))
 
 
 def own_inputs(clf: Classifier, text: Any) -> dict[str, Tensor]:
