@@ -195,19 +195,15 @@ def _sources(args: argparse.Namespace) -> None:
         say(visible(f"{row['name']:<{widths[0]}}  {row['state']:<{widths[1]}}  {row['detail']}"))
 
 
-def _run(args: argparse.Namespace, given: Sequence[str]) -> None:
+def _run(args: argparse.Namespace) -> None:
     _check_task(args)
-    from lrp_companion.lab.execute import device_of, execute, launch, world
+    from lrp_companion.lab.execute import device_of, execute, world
 
-    whole("run", "--processes", args.processes, hint="leave it out for one")
     if not args.out.strip():
         hint = "name a folder, such as --out runs/first"
         raise InputError("run", got="an empty --out", expected="a folder", hint=hint)
     args.out = str(as_path("run", "--out", args.out))
     try:
-        if args.processes > 1 and "WORLD_SIZE" not in os.environ:
-            launch(args.processes, given)
-            return
         state = world(args.device)
         make_jobs = _mnist_jobs if args.task in MNIST_TASKS else _text_jobs
         jobs = make_jobs(args, device_of(args.device, state))
@@ -341,7 +337,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _command(arguments: Sequence[str] | None) -> int:
     args = parser().parse_args(arguments)
     if args.command == "run":
-        _run(args, list(sys.argv[1:] if arguments is None else arguments))
+        _run(args)
     elif args.command == "check":
         return _check(args)
     else:

@@ -135,11 +135,13 @@ def _check_options(add: Callable[..., Any]) -> None:
 
 
 def _run_options(add: Callable[..., Any]) -> None:
-    text = "sst2, imdb, mnist, mnist-grid; or your texts: a .csv, .tsv, .jsonl or .parquet file, or a folder"
+    text = (
+        "sst2, imdb, mnist, mnist-grid; or your texts: a .csv, .tsv, .json(l) or .parquet file, or a folder"
+    )
     add("task", metavar="DATA", help=text)
-    add("--text", metavar="COLUMN", help="your data: the column of the texts")
+    add("--text", metavar="COLUMN", help="your data: the column of the texts (default: text or sentence)")
     add("--pair", metavar="COLUMN", help="your data: the column of second texts, for models of pairs")
-    text = "your data: the column of labels, names or class numbers (default: unlabelled)"
+    text = 'your data: the column of labels, names or class numbers (default: label; "" for none)'
     add("--label", metavar="COLUMN", help=text)
     text = "your data, and a language model: the column of what follows the texts"
     add("--completion", metavar="COLUMN", help=text)
@@ -171,8 +173,6 @@ def _run_options(add: Callable[..., Any]) -> None:
     add("--split", help="default: validation of sst2, test of imdb and mnist")
     add("--device", default="cpu")
     add("--dtype", help="float32 (default), float64, bfloat16 or float16; mnist is always float64")
-    text = "processes on this machine, one per GPU with --device cuda"
-    add("--processes", type=int, default=1, help=text)
     add("--resume", action="store_true", help="resume an existing run; never start one")
     add("--quiet", action="store_true", help="no progress")
 

@@ -225,6 +225,7 @@ output = of("methods/common.py", "test_text_methods.py")
 batch = of("tape/batching.py", "test_encoder.py")
 grid = of("metrics/grid.py", "test_grid.py")
 folder = of("lab/folder.py", "test_run_folder.py")
+own, classes = (of(f"sources/{name}.py", "test_own_data.py") for name in ("own_data", "dataset"))
 terminal = of("terminal.py", "test_terminal.py")
 compute = of("loading/compute.py", "test_compute.py")
 run = of("lab/execute.py", "test_run_execute.py::TestStopped")
@@ -779,8 +780,16 @@ MUTATIONS: list[Mutation] = [
     folder("another configuration goes on", "if known.get(name) != config.get(name)]",
            "if name not in config]"),
     folder("a run killed at its start is another's folder", "names -= {SHARDS}", "pass"),
-    folder("files of others are run over", "elif names and not _only", "elif False and not _only"),
-    folder("summaries are taken for jobs", 'if "_" not in file.stem:', "if file.stem:"),
+    folder("files of others are run over", "elif names:", "elif False:"),
+    folder("summaries are taken for jobs", 'if "_" not in file.stem', "if file.stem"),
+    folder("rows that are there twice", "if count > 1]", "if count > 2]"),
+    folder("a job without some of its rows", "if {*counts.values()} - {rows_of_a_job}:", "if False:"),
+    folder("rows of other methods", "asked and {*rows[column].to_pylist()} != {*asked}", "False"),
+    own("two spellings are one label", "if len(set(known.values())) < len(numbers):",
+        "if len(known) < len(numbers):"),
+    own("quotes of a TSV file that may be text", "if readings[0] != readings[-1]:", "if False:"),
+    classes("two labels are one class", "if taken.setdefault(place, k) != k:", "if False:"),
+    classes("digits of any script are numbers", "[1-9][0-9]{0,39}", r"[1-9]\d{0,39}|\d+"),
     folder("checksums are not read", "page_checksum_verification=True", "page_checksum_verification=False"),
     folder("rows in the order of the files", 'sort_keys=[(JOB, "ascending")]',
            'sort_keys=[(JOB, "descending")]'),
@@ -799,7 +808,6 @@ MUTATIONS: list[Mutation] = [
     compute("autocast stays on", "enabled=False", "enabled=torch.is_autocast_enabled(device.type)"),
     compute("dropout stays on", "module.training = False", "module.training = True"),
     folder("a net without its checksum", "checksum != _digest(weights)", "False"),
-    folder("rows of another run under a new manifest", "return bool(_jobs_done(place, key))", "return True"),
     of("arrays.py", "test_arrays.py")(
         "text is numbers", 'fits = given.dtype.kind in "biuf"', "fits = True"
     ),

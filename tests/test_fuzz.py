@@ -1,4 +1,4 @@
-"""500 of the cases of `fuzz_runs.py`: a `CompanionError`, or a finite result of the documented shape."""
+"""500 of the cases of `fuzz_runs.py`: a finite result of the documented shape, or an error that says why."""
 
 from __future__ import annotations
 

@@ -287,12 +287,13 @@ class TestWrites:
             folder_module._write_bytes(run / "other", b"gone")
         assert precious.read_text() == "here first"
 
-    def test_a_lock_that_is_a_link_is_refused(self, tmp_path):
+    def test_a_lock_that_is_a_link_empties_no_file(self, tmp_path):
         precious, run = tmp_path / "precious", tmp_path / "run"
         precious.write_text("here first")
         run.mkdir()
         (run / ".lock").symlink_to(precious)
-        assert ".lock, which is a link" in refused(InputError, run)
+        with pytest.raises(OSError), open_folder(run, CONFIG):
+            pass
         assert precious.read_text() == "here first"
 
 
@@ -356,6 +357,37 @@ class TestOwners:
         assert content(folder) == expected(range(2))
         pq.write_table(pa.table({"x": [1]}), folder / "figures.parquet")
         assert "figures.parquet with rows of run unknown" in refused(SourceError, folder)
+
+    @pytest.mark.parametrize(
+        ("how", "words"),
+        [
+            (lambda rows: pa.concat_tables([rows, rows.slice(1, 1)]), "where a row is there twice (2, ig)"),
+            (lambda rows: rows.slice(0, 1), "whose rows are not of the methods loo, ig"),
+            (lambda rows: rows.slice(0, 0), "whose rows are not of the methods"),
+            (lambda rows: rows.drop_columns([JOB]), "without the column job"),
+            (lambda rows: rows.drop_columns(["method"]), "without the column method"),
+            (lambda rows: rows.drop_columns(["seconds"]), "with other columns"),
+            (lambda rows: rows.set_column(4, JOB, pa.array([3, 3])), "with rows of another job"),
+        ],
+    )
+    def test_rows_are_those_of_each_job_once_or_refused_by_name(self, tmp_path, how, words):
+        """Doubled rows passed a run, and no report could be made of it."""
+        file = filled(tmp_path, range(3), gather=False) / "shards" / "methods-000000002.parquet"
+        pq.write_table(how(pq.read_table(file)), file)
+        for text in told(tmp_path):
+            assert SHAPE.match(text) and f"{file}, {words}" in text
+            assert f"remove {file.name} and repeat the same run command" in text
+
+    def test_a_job_of_a_gathered_table_without_some_of_its_rows(self, tmp_path):
+        with open_folder(tmp_path, CONFIG) as folder:
+            folder.write_manifest({"format": FORMAT, "key": folder.key, "config": CONFIG})
+            for job in range(3):
+                folder.add("methods", job, some(job))
+        with open_folder(tmp_path, CONFIG):
+            file = tmp_path / "methods.parquet"
+        pq.write_table(pq.read_table(file).slice(0, 5), file)
+        for text in told(tmp_path):
+            assert f"{file}, where a job has not 1 rows" in text
 
     def test_a_file_among_the_shards_that_no_run_has_made(self, tmp_path):
         filled(tmp_path, range(2), gather=False)

@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
-from lrp_companion.checks import InputError, SourceError, as_path, is_whole
+from lrp_companion.checks import InputError, SourceError, as_path
 from lrp_companion.terminal import Fault
 
 FORMAT = 1
@@ -30,6 +31,17 @@ MANIFEST = "manifest.json"
 JOB = "job"  # the column that says which job a row belongs to
 CHECKSUM = "sha256"  # in the header of a net's weights
 SHARDS, NETS = "shards", "nets"
+COLUMNS = {
+    "examples": ("tokens", "after"),
+    "methods": ("method", "r"),
+    "masks": ("mask", "r"),
+    "lattice": ("r",),
+}
+COLUMNS |= {"answers": ("method", "r"), "nets": ("accuracy",), "images": ("image", "explainer")}
+COLUMNS |= {"ig": ("image", "baseline", "n_steps")}
+"""Columns without which a table cannot be read."""
+KEYS = ("method", "mask", "explainer", "image", "baseline", "n_steps")
+"""Columns that tell the rows of a job apart."""
 
 
 def key_of(config: Mapping[str, Any]) -> str:
@@ -42,7 +54,7 @@ def key_of(config: Mapping[str, Any]) -> str:
 
 
 def read_manifest(place: Path) -> dict[str, Any]:
-    """The manifest of a run's folder; it may be incomplete but has format, key and configuration.
+    """The manifest of a run's folder.
 
     Raises
     ------
@@ -59,54 +71,9 @@ def read_manifest(place: Path) -> dict[str, Any]:
             raise ValueError("its key does not fit its configuration, or it has another format")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         got = f"{file}, which cannot be read ({error})"
-        expected, way = f"a manifest of format {FORMAT}", "repeat the same run command"
-        hint = f"restore the file, or remove it and {way}: the rows are untouched, and it writes another"
+        expected, hint = f"a manifest of format {FORMAT}", "restore the file: the rows are untouched"
         raise SourceError("load_run", got=got, expected=expected, hint=hint) from None
     return manifest
-
-
-def check_complete(place: Path, manifest: Mapping[str, Any]) -> None:
-    """Refuse a manifest without all that a report reads; a session of the run completes it."""
-    wrong = [name for name, fits in _ENTRIES.items() if not fits(manifest)]
-    if wrong:
-        got, expected = (
-            f"{place / MANIFEST} without a usable entry {wrong[0]}",
-            "a manifest as a run writes it",
-        )
-        hint = "repeat the same run command: the rows are untouched, and it completes the manifest"
-        raise SourceError("load_run", got=got, expected=expected, hint=hint)
-
-
-def are_sessions(rows: Any) -> bool:
-    """Whether these are sessions as a manifest keeps them, none among them."""
-    return isinstance(rows, list) and all(
-        isinstance(row, dict) and isinstance(row.get("start"), str) and {"end", "seconds"} <= row.keys()
-        for row in rows
-    )
-
-
-def _is_model(manifest: Mapping[str, Any]) -> bool:
-    model, on_texts = manifest.get("model"), "chunk" in manifest["config"]
-    needed = {"name": str, "family": str} | ({"layers": int, "labels": list} if on_texts else {})
-    return isinstance(model, dict) and all(isinstance(model.get(key), kind) for key, kind in needed.items())
-
-
-def _are_axes(manifest: Mapping[str, Any]) -> bool:
-    """Axes of the columns, which only a run on texts has."""
-    axes = manifest.get("axes")
-    return "chunk" not in manifest["config"] or (
-        isinstance(axes, dict) and isinstance(axes.get("removal"), list) and bool(axes["removal"])
-    )
-
-
-_ENTRIES: dict[str, Callable[[Mapping[str, Any]], bool]] = {
-    "sessions": lambda manifest: are_sessions(manifest.get("sessions")) and bool(manifest["sessions"]),
-    "model": _is_model,
-    "data": lambda manifest: isinstance(manifest.get("data"), str),
-    "examples": lambda manifest: is_whole(manifest.get("examples")),
-    "axes": _are_axes,
-}
-"""What a report reads in a manifest besides the configuration, with a check of each entry."""
 
 
 class RunError(Fault, RuntimeError):
@@ -120,7 +87,6 @@ class RunFolder:
     path: Path
     config: Mapping[str, Any]
     done: dict[str, set[int]] = field(default_factory=dict)
-    last_write: float | None = None  # of rows, in seconds since 1970, before this session
     _gathered: dict[str, pa.Table] = field(default_factory=dict, repr=False)
 
     @property
@@ -181,7 +147,7 @@ class RunFolder:
         _write_table(self.path / f"{name}.parquet", rows, self.key)
 
     def manifest(self) -> dict[str, Any]:
-        """The manifest, which may be incomplete: a session adds what is missing."""
+        """The manifest as it stands."""
         return read_manifest(self.path)
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
@@ -192,7 +158,9 @@ class RunFolder:
         folder = self.path / SHARDS
         for table in sorted({_parts(shard)[0] for shard in folder.glob("*.parquet")}):
             shards = sorted(folder.glob(f"{table}-*.parquet"))
-            _write_table(self.path / f"{table}.parquet", _whole_table(self.path, table, self.key), self.key)
+            _write_table(
+                self.path / f"{table}.parquet", _whole_table(self.path, table, self.config), self.key
+            )
             self._gathered.pop(table, None)
             for shard in shards:
                 shard.unlink()
@@ -216,7 +184,7 @@ def open_folder(
     """
     place = Path(path)
     if not first:
-        yield RunFolder(place, config, _jobs_done(place, key_of(config)))
+        yield RunFolder(place, config, _jobs_done(place, config))
         return
     _make(place)
     with _lock(place / ".lock"):
@@ -224,8 +192,7 @@ def open_folder(
         for half in [*place.glob("*.part"), *(place / SHARDS).glob("*.part")]:
             half.unlink()
         (place / SHARDS).mkdir(exist_ok=True)
-        last = max((file.stat().st_mtime for file in place.rglob("*.parquet")), default=None)
-        opened = RunFolder(place, config, _jobs_done(place, key_of(config)), last)
+        opened = RunFolder(place, config, _jobs_done(place, config))
         opened.gather()
         (place / SHARDS).mkdir(exist_ok=True)
         yield opened
@@ -237,9 +204,6 @@ def _lock(file: Path) -> Iterator[None]:
 
     The system releases the lock of a process that dies, so a leftover file locks nobody out.
     """
-    if file.is_symlink():  # taking the lock would empty the file that it names
-        got, hint = f"{file}, which is a link", "remove it, or name another --out"
-        raise InputError("run", got=got, expected="a folder that only runs write", hint=hint)
     lock = FileLock(file, timeout=0)
     try:
         lock.acquire()
@@ -284,22 +248,10 @@ def _check(place: Path, config: Mapping[str, Any]) -> None:
             got = f"{place}, which holds another run ({pairs})"
             expected = "an empty folder, or a run of the same configuration"
             raise InputError("run", got=got, expected=expected, hint="name another --out")
-    elif names and not _only_rows_of(place, names, key_of(config)):
+    elif names:
         got = f"{place}, which holds {', '.join(sorted(names)[:3])} and no {MANIFEST}"
         expected = "an empty folder, or one that a run has made"
         raise InputError("run", got=got, expected=expected, hint="name another --out")
-
-
-def _only_rows_of(place: Path, names: set[str], key: str) -> bool:
-    """Whether a folder without a manifest holds rows of this very run and nothing else."""
-    tables = {name for name in names if name.endswith(".parquet")}
-    shards = any((place / SHARDS).glob("*.parquet"))
-    if not (tables or shards) or not names <= tables | {SHARDS, NETS}:
-        return False
-    try:
-        return bool(_jobs_done(place, key))
-    except SourceError:  # of another run, or of none
-        return False
 
 
 def _said(config: Mapping[str, Any], name: str) -> str:
@@ -316,31 +268,62 @@ def _parts(shard: Path) -> tuple[str, int]:
     return table, int(job)
 
 
-def _jobs_done(place: Path, key: str) -> dict[str, set[int]]:
-    done: dict[str, set[int]] = {}
-    for file in place.glob("*.parquet"):
-        if "_" not in file.stem:  # tables with an underscore are summaries
-            done[file.stem] = set(_read_table(file, key, columns=[JOB])[JOB].to_pylist())
-    for shard in (place / SHARDS).glob("*.parquet"):
-        table, job = _parts(shard)
-        _read_table(shard, key, columns=[JOB])
-        done.setdefault(table, set()).add(job)
-    return done
+def _tables(place: Path) -> list[str]:
+    """Names of the tables with rows of jobs; with an underscore it is a summary."""
+    names = {file.stem for file in place.glob("*.parquet") if "_" not in file.stem}
+    return sorted(names | {_parts(shard)[0] for shard in (place / SHARDS).glob("*.parquet")})
 
 
-def _whole_table(place: Path, table: str, key: str) -> pa.Table:
-    """All rows of a table, each job once, sorted by job."""
+def _jobs_done(place: Path, config: Mapping[str, Any]) -> dict[str, set[int]]:
+    return {name: set(_whole_table(place, name, config)[JOB].to_pylist()) for name in _tables(place)}
+
+
+def _whole_table(place: Path, table: str, config: Mapping[str, Any]) -> pa.Table:
+    """All rows of a table, each job once, sorted by job.
+
+    Raises
+    ------
+    SourceError : rows that are not those of the jobs, once each, named by their file.
+    """
     tables: list[pa.Table] = []
     seen: set[int] = set()
+    rows_of_a_job = 0
     for file in [place / f"{table}.parquet", *sorted((place / SHARDS).glob(f"{table}-*.parquet"))]:
         if file.exists() and (file.parent == place or _parts(file)[1] not in seen):
-            tables.append(_read_table(file, key))
-            seen |= set(tables[-1][JOB].to_pylist())
-    if not tables:
-        got = f"no rows of {table} in {place}"
-        raise SourceError("load_run", got=got, expected="rows of a run", hint="run it first")
+            rows = _read_table(file, key_of(config))
+            counts = _rows_of_jobs(file, table, rows, config)
+            rows_of_a_job = rows_of_a_job or min(counts.values(), default=0)
+            if {*counts.values()} - {rows_of_a_job}:
+                raise _wrong_rows(file, f"where a job has not {rows_of_a_job} rows, as the others have")
+            if tables and rows.schema.remove_metadata() != tables[0].schema.remove_metadata():
+                raise _wrong_rows(file, "with other columns than the rest of its table")
+            tables.append(rows)
+            seen |= {*counts}
     whole = pa.concat_tables(tables)
     return whole.take(pc.sort_indices(whole, sort_keys=[(JOB, "ascending")])).combine_chunks()
+
+
+def _rows_of_jobs(file: Path, table: str, rows: pa.Table, config: Mapping[str, Any]) -> dict[int, int]:
+    """How many rows each job has; refuse rows that are there twice, or of other methods than the run's."""
+    missing = [name for name in (JOB, *COLUMNS.get(table, ())) if name not in rows.column_names]
+    if missing:
+        raise _wrong_rows(file, f"without the column {missing[0]}")
+    keys = [JOB, *(name for name in KEYS if name in rows.column_names)]
+    each = Counter(zip(*(rows[name].to_pylist() for name in keys), strict=True))
+    twice = [key for key, count in each.items() if count > 1]
+    if twice:
+        raise _wrong_rows(file, f"where a row is there twice ({', '.join(map(str, twice[0]))})")
+    for column, asked in (("method", config.get("methods")), ("explainer", config.get("explainers"))):
+        if column in keys and asked and {*rows[column].to_pylist()} != {*asked}:
+            raise _wrong_rows(file, f"whose rows are not of the {column}s {', '.join(asked)}")
+    if file.parent.name == SHARDS and {key[0] for key in each} != {_parts(file)[1]}:
+        raise _wrong_rows(file, "with rows of another job than its name says")
+    return dict(Counter(key[0] for key in each))
+
+
+def _wrong_rows(file: Path, got: str) -> SourceError:
+    hint = f"remove {file.name} and repeat the same run command: it makes these rows again"
+    return SourceError("load_run", got=f"{file}, {got}", expected="each row of each job once", hint=hint)
 
 
 # -- reading ---------------------------------------------------------------------------------------------
@@ -358,23 +341,19 @@ def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
         got, hint = f"{place}, which is not a folder", "name the --out of a run"
         raise SourceError("load_run", got=got, expected="the folder of a run", hint=hint)
     manifest = read_manifest(place)
-    gathered = {file.stem for file in place.glob("*.parquet")}
-    in_shards = {_parts(file)[0] for file in (place / SHARDS).glob("*.parquet")}
-    names = sorted(gathered | in_shards)
+    names, key = _tables(place), manifest["key"]
     if not names:
         got, hint = f"{place}, a run without rows", "let the run go on"
         raise SourceError("load_run", got=got, expected="at least one finished job", hint=hint)
-    key = manifest["key"]
-    rows = {name: _whole_table(place, name, key) for name in names if "_" not in name}
-    summaries = {name: _read_table(place / f"{name}.parquet", key) for name in names if "_" in name}
-    return manifest, rows | summaries
+    rows = {name: _whole_table(place, name, manifest["config"]) for name in names}
+    return manifest, rows | {file.stem: _read_table(file, key) for file in sorted(place.glob("*_*.parquet"))}
 
 
-def _read_table(file: Path, key: str, columns: list[str] | None = None) -> pa.Table:
+def _read_table(file: Path, key: str) -> pa.Table:
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as source:
             owner = (source.schema_arrow.metadata or {}).get(b"run", b"").decode(errors="replace")
-            table = source.read(columns)
+            table = source.read()
     except (pa.ArrowException, OSError, ValueError) as error:
         reason = str(error).splitlines()[0].rstrip(".")
         got, expected = f"{file}, which cannot be read ({reason})", "a whole parquet file"

@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +29,7 @@ from lrp_companion.lab.base_run import (
     layer_game_axes,
     text_work,
 )
-from lrp_companion.lab.folder import JOB, RunFolder, check_complete, read_folder
+from lrp_companion.lab.folder import JOB, RunFolder, read_folder
 from lrp_companion.lab.perturbation_paths import SharedCurves, shared_curves
 from lrp_companion.lab.review_columns import (
     MethodRow,
@@ -139,7 +138,6 @@ class TextJobs:
     def _known(self, folder: str | os.PathLike[str]) -> tuple[dict[int, dict[str, Any]], str]:
         """LOO of another run by job, and its key; refuse a run that differs in what determines LOO."""
         manifest, tables = read_folder(folder)
-        check_complete(Path(folder), manifest)
         config = {"labels": manifest["model"]["labels"], **manifest["config"]}
         needed = [
             "task",

