@@ -140,7 +140,9 @@ loo = of("methods/perturbation.py", "test_text_methods.py")
 words = of("words.py", "test_words.py")
 attribution = of("attribution.py", "test_attribution.py")
 export = of("show/export.py", "test_export.py")
-shares = of("lab/paper/specification.py", "test_variance.py::test_sums_of_squares_are_those_of_least_squares")
+shares = of(
+    "book/lrp_book/ch06_protocol.py", "test_variance.py::test_sums_of_squares_are_those_of_least_squares"
+)
 resampled = of("metrics/statistics.py", "test_protocol_grid.py")
 significance = of("book/lrp_book/significance.py", "test_ch06.py")
 masks = of("masks.py", "test_masks.py")

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 from lrp_book import paired
+from lrp_book.ch06_protocol import variance_shares
 from lrp_book.significance import holm, rank_correlations
 
 import lrp_companion as lrp
 from lrp_companion.arrays import bool_array, real_array
 from lrp_companion.checks import InputError
-from lrp_companion.lab.paper.specification import variance_shares
 from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.metrics import normalise, removal_order
 from lrp_companion.metrics.grid import cross_correlation

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from lrp_book import ch06_causes, ch06_protocol, ch06_trainings
+from lrp_book.ch06_protocol import variance_shares
 from lrp_book.significance import features, group_differences, holm, rank_correlations
 from test_digit_variants import digits, run  # noqa: F401 - fixtures
 from test_protocol_grid import RECORD, WITH_POSITIONS, Plain, recorded, text, turned  # noqa: F401
@@ -27,7 +28,6 @@ from lrp_companion.lab.load import MnistGridRun, TextRun, load_run
 from lrp_companion.lab.paper.digit_variants import digit_grid, digit_ig, paper_values
 from lrp_companion.lab.paper.protocol_grid import GRID_OPTIONS, PROTOCOL_AXES, counts, grid
 from lrp_companion.lab.paper.report import find_trainings
-from lrp_companion.lab.paper.specification import variance_shares
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import Protocol
 

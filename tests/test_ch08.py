@@ -299,7 +299,9 @@ def test_the_claim_is_tested_on_every_wiring_but_berts(groups):
         gaps = [np.nanmean(gap_by_hand(run)) for run in groups[name]]
         assert words[f"wirings/{name}"].mean == pytest.approx(np.mean(gaps), abs=1e-6)
     assert all(effect.margin == 0.05 and effect.low == 0 for effect in claim.effects)
-    assert claim.verdict == "no relevant difference"
+    weakest = ("contradicted", "no relevant difference", "undecided", "reproduced")
+    first = [effect.verdict for effect in claim.effects[::3]]
+    assert claim.verdict == min(first, key=weakest.index) and "reproduced" not in first
     ranks = {effect.run: effect.rank for effect in claim.effects if effect.protocol.startswith("words only")}
     by_rank = ch.effects(groups, statistic="spearman")
     assert all(ranks[f"wirings/{name}"] == by_rank[name, "words"]["d"] for name in ("modernbert", "gpt2"))

@@ -245,8 +245,14 @@ def test_outcomes_are_those_written_below_the_predictions():
 
 def test_claims_at_the_paper_s_size():
     made = ch.claims_at_size(RESULTS)
-    print(made)
     assert set(made) == set(range(6, 25))
+    words = {
+        "contradicted": [*range(6, 12), 14],
+        "reproduced": [12, 13, 15],
+        "undecided": [16, 21, 22],
+        "no relevant difference": [*range(17, 21), 23, 24],
+    }
+    assert {k: word for k, (_, word) in made.items()} == {k: word for word, of in words.items() for k in of}
     assert "of 6" in made[8][0] and made[6][0].startswith("−")
     assert "base size" in str(ch.claims_table(records(RESULTS)))
 
@@ -258,7 +264,8 @@ def test_what_the_page_says_without_a_number_is_so():
     verdicts = {claim.number: claim.verdict for claim in judged_claims(RESULTS)}
     at_size = {k: word for k, (_, word) in ch.claims_at_size(RESULTS).items()}
     differ = {k for k, word in at_size.items() if word != here[k].verdict}
-    print(differ, {k for k in at_size if verdicts[k] != here[k].verdict})
+    assert differ == {6, 7, 12, 13, 14, 16, 21, 22}
+    assert all(verdicts[k] == here[k].verdict for k in at_size), "the models of 6 layers change none"
     shapley = ch.trainings(RESULTS, "shapley")
     for statistic in ("pearson", "spearman"):
         by = ch.at(shapley, ch.WORDS, statistic).mean("example")

@@ -21,7 +21,7 @@ from lrp_book.ch06_causes import by_first_sign, interventions, site_change
 from lrp_book.ch06_protocol import matched_share, stated_cells
 from lrp_book.layers import standing
 from lrp_book.paired import compare_paired
-from lrp_book.primary import of_records
+from lrp_book.primary import against_length, of_records
 from plain_rows import counted, plain_loo, plain_r
 
 from lrp_companion.attribution import SITES
@@ -327,6 +327,12 @@ def test_the_primary_analysis_from_the_files_alone():
         )
         assert (row.encoders, row.trainings, row.below) == (10, 33, (by_encoder[k] < 0).sum())
         assert (row.smallest, row.largest) == pytest.approx((plain[k].min(), plain[k].max()), abs=1e-5)
+    table = pd.read_parquet(RESULTS / "sst2-companion/methods.parquet").set_index("method")
+    r = [np.stack(table.loc[name].sort_values("job").r.to_list())[:, 0] for name in ("cp-lrp", "attnlrp")]
+    tokens = pd.read_parquet(RESULTS / "sst2-companion/examples.parquet").sort_values("job").tokens
+    plain_rank = pd.Series(r[0] - r[1]).rank().corr(tokens.reset_index(drop=True).rank())
+    made_rank = against_length(of_records())["MiniLM", "sst2-companion"]["words, Pearson"].item()
+    assert made_rank == pytest.approx(plain_rank, abs=1e-6)
     told = [(row.d.text(3), row.below, row.ahead) for _, row in made.iterrows()]
     assert told[0] == ("-0.015 [-0.032, 0.002]", 8, "level")
     assert [(below, verdict) for _, below, verdict in told[1:]] == [(7, "level"), (4, "open"), (5, "level")]

@@ -7,9 +7,9 @@ import math
 
 import numpy as np
 import pytest
+from lrp_book.ch06_protocol import variance_shares
 
 from lrp_companion.checks import InputError
-from lrp_companion.lab.paper.specification import variance_shares
 
 
 def by_least_squares(table: np.ndarray) -> dict[tuple[int, ...], float]:

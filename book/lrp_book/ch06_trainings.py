@@ -24,6 +24,7 @@ from lrp_book.ch06_protocol import (
     option_matrix,
     percent,
     subsets,
+    variance_shares,
 )
 from lrp_book.committed import SHORT_RECIPE, Records
 from lrp_book.labels import finished
@@ -50,7 +51,6 @@ from lrp_companion.lab.paper.protocol_grid import (
     protocols_of,
     title,
 )
-from lrp_companion.lab.paper.specification import variance_shares
 from lrp_companion.metrics import bootstrap_mean, pearson
 from lrp_companion.metrics.statistics import over_trainings
 from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS

@@ -8,15 +8,19 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from lrp_book.ch09_real import ALL, ON_SENTENCES, SEEDS, WORDS, at, r_of
+from lrp_book.ch09_real import ALL, ON_SENTENCES, OTHERS, REVIEWS, SEEDS, WORDS, at, part, r_of
+from lrp_book.records.shapley import read
 from lrp_book.say import number as rounded
+from lrp_book.yardsticks import interaction_size
 from lrp_companion.lab.load import TextRun, load_run, nearby
-from lrp_companion.lab.paper.primary import PAIR, READINGS, Leads, by_training, leads, summary
+from lrp_companion.lab.paper.primary import INDEX, PAIR, READINGS, Leads, by_training, leads, summary
+from lrp_companion.metrics import pearson, spearman
 from lrp_companion.show.tables import Table, table
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
@@ -48,8 +52,13 @@ COLUMNS = dict(zip(READINGS, product((WORDS, ALL), ("pearson", "spearman")), str
 @lru_cache(maxsize=2)
 def of_records(results: str = str(RESULTS)) -> Leads:
     """d of every sentence of SST-2's validation part, by encoder and training."""
+    return found_in(results, ENCODERS)
+
+
+def found_in(results: str, names_of: Mapping[str, Sequence[str]]) -> Leads:
+    """The records with these names, by encoder and training."""
     found: dict[tuple[str, str], pd.DataFrame] = {}
-    for encoder, names in ENCODERS.items():
+    for encoder, names in names_of.items():
         for name in names:
             if name.endswith("-maps"):
                 found[encoder, name] = from_maps(results, name)
@@ -62,10 +71,12 @@ def of_records(results: str = str(RESULTS)) -> Leads:
 
 def from_maps(results: str, name: str) -> pd.DataFrame:
     """The same of a record that keeps maps; where positions are rotations, relevance is read at the words."""
-    folder, _, part = name.partition("/")
-    r = r_of(f"{results}/{folder}", part).sel(explainer=list(PAIR))
+    folder, _, record = name.partition("/")
+    r = r_of(f"{results}/{folder}", record).sel(explainer=list(PAIR))
     of = {reading: at(r, *how).diff("explainer").values[0] for reading, how in COLUMNS.items()}
-    return -pd.DataFrame(of, index=pd.Index(r.example.values, name="sentence"))
+    kept = part(f"{results}/{folder}", record)
+    tokens = pd.Series(kept["tokens"], kept["example"])[r.example.values]
+    return -pd.DataFrame(of, index=pd.MultiIndex.from_arrays([tokens.index, tokens], names=INDEX))
 
 
 def otherwise(of: Leads, results: str) -> dict[str, pd.DataFrame]:
@@ -79,6 +90,41 @@ def otherwise(of: Leads, results: str) -> dict[str, pd.DataFrame]:
         "trained from labels or by a teacher: one encoder": summary(together),
         "with an MPNet that was trained on IMDB, too": summary(more),
     }
+
+
+def on_reviews(results: str = str(RESULTS)) -> Leads:
+    """d of every review of IMDB in the records, as `of_records`."""
+    names = {"MiniLM": ("imdb-companion", "imdb-companion-6-seed-1", "trainings/imdb-*")}
+    base = pd.concat([from_maps(results, f"base/{name}") for name in (REVIEWS, OTHERS)])
+    return {**found_in(results, names), ("MPNet", f"base/{REVIEWS}, -rest"): base}
+
+
+def against_length(of: Leads) -> dict[tuple[str, str], pd.DataFrame]:
+    """The rank correlation of d with the number of tokens, in each training: a row, as `summary` takes it."""
+    found = {}
+    for key, d in of.items():
+        tokens = pd.Series(d.index.get_level_values("tokens").to_numpy(), d.index)
+        found[key] = d.corrwith(tokens, method="spearman").to_frame().T
+    return found
+
+
+def against_interaction(results: str = str(RESULTS)) -> dict[str, tuple[float, int]]:
+    """The rank correlation of d at the words (Pearson) with the size of the interactions between tokens, and
+    n: in six trainings, over the sentences that are short enough for exact Shapley values.
+    """
+    found = {}
+    for path in sorted(nearby(results).glob("shapley/*.npz")):
+        texts = [text for text in read(path) if "interactions" in text]
+        if path.stem.startswith("imdb") or not texts:
+            continue
+        words = [~text["special"] for text in texts]
+        r = [
+            [pearson(text[name][keep], text["loo"][keep]) for text, keep in zip(texts, words, strict=True)]
+            for name in PAIR
+        ]
+        d, size = np.array(r[0]) - np.array(r[1]), np.array([interaction_size(text) for text in texts])
+        found[path.stem] = spearman(d, size), len(texts)
+    return found
 
 
 def summary_table(of: pd.DataFrame) -> Table:
@@ -125,6 +171,19 @@ def otherwise_table(of: Mapping[str, pd.DataFrame]) -> Table:
     return table(rows, caption="Mean d and 95 % interval over encoders, if encoders are counted otherwise")
 
 
+def length_table(of: Leads) -> Table:
+    """What d goes with, sentence by sentence: length, and the interactions between tokens."""
+    rows = [
+        {"d": name, "with": "number of tokens, SST-2, ten encoders", "rank correlation": number(row.d)}
+        for name, row in summary(against_length(of)).iterrows()
+    ]
+    rows += [
+        {"d": "words, Pearson", "with": f"interactions, {name}, n = {n}", "rank correlation": number(r)}
+        for name, (r, n) in against_interaction().items()
+    ]
+    return table(rows, caption="What d goes with; 95 % intervals over encoders")
+
+
 class PrimaryAnalysis(SphinxDirective):
     """A table of the primary analysis, by its name."""
 
@@ -137,6 +196,8 @@ class PrimaryAnalysis(SphinxDirective):
             "summary": lambda: summary_table(summary(of)),
             "encoders": lambda: encoders_table(of),
             "trainings": lambda: trainings_table(of),
+            "reviews": lambda: trainings_table(on_reviews()),
+            "length": lambda: length_table(of),
             "otherwise": lambda: otherwise_table(otherwise(of, str(RESULTS))),
         }[self.arguments[0]]()
         return [nodes.raw("", made._repr_html_(), format="html", classes=["output", "text_html"])]

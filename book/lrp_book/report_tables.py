@@ -40,18 +40,20 @@ def verdicts_table(checked: Sequence[Claim], *, beside: Mapping[int, str] | None
     """
     rows = []
     for claim in checked:
-        of_r = any(effect.rank for effect in claim.effects)
+        ranked = any(effect.rank for effect in claim.effects)
+        everything = any(effect.protocol == POSITIONS for effect in claim.effects)
         row = {
             "no.": f"{claim.number}",
             "the paper's claim, in our words": claim.says,
             "verdict": claim.verdict,
             "n could show": number(claim.detectable) if claim.verdict == UNDECIDED else None,
-            "by rank": claim.verdict_at(rank=True) if of_r else None,
-            "all tokens": claim.verdict_at(POSITIONS) if of_r else None,
-            "all tokens, by rank": claim.verdict_at(POSITIONS, rank=True) if of_r else None,
+            "by rank": claim.verdict_at(rank=True) if ranked else None,
+            "all tokens": claim.verdict_at(POSITIONS) if everything else None,
+            "all tokens, by rank": claim.verdict_at(POSITIONS, rank=True) if ranked else None,
         }
         rows.append(row | ({"larger model": beside.get(claim.number)} if beside else {}))
-    return table(rows, caption=f"Verdicts. {VERDICTS}")
+    columns = [name for name in rows[0] if any(row[name] is not None for row in rows)]
+    return table(rows, columns=columns, caption=f"Verdicts. {VERDICTS}")
 
 
 def effects_table(claim: Claim) -> Table:

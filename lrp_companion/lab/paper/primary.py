@@ -41,6 +41,7 @@ REPRODUCED, CONTRADICTED, LEVEL, UNDECIDED, UNTESTED = VERDICTS = (
     "undecided",
     "not testable here",
 )
+INDEX = ("sentence", "tokens")
 Leads = Mapping[tuple[str, str], pd.DataFrame]
 """Of an encoder and a training the d of each sentence, a column for each of `READINGS`."""
 
@@ -75,10 +76,12 @@ def ahead(value: Interval) -> str:
 
 
 def leads(run: TextRun) -> pd.DataFrame:
-    """d of each sentence of a run, a column for each of `READINGS`; NaN where it is undefined."""
+    """d of each sentence of a run, a column for each of `READINGS`; NaN where it is undefined. The index has
+    the sentence's number and its number of tokens.
+    """
     return pd.DataFrame(
         {name: run.r(PAIR[0], reading) - run.r(PAIR[1], reading) for name, reading in READINGS.items()},
-        index=pd.Index(run.examples, name="sentence"),
+        index=pd.MultiIndex.from_arrays([run.examples, run.example_column("tokens")], names=INDEX),
     )
 
 

@@ -30,11 +30,12 @@ from lrp_companion.show.tables import Table, cell, table
 
 INTERVALS = "mean and 95 % interval"
 VERDICTS = (
-    f"The margin is {MARGIN} of r, or {MARGIN:.0%} of AttnLRP's Δ. Reproduced: the 95 % interval lies on the "
-    "paper's side, and the mean is no smaller than the margin; contradicted: the same on the other side; no "
-    "relevant difference: the interval lies within the margin; undecided: all else. A claim whose limits are "
-    "not 0 has no margin. A claim is as good as the weakest of its effects, and is judged by Pearson's r at "
-    "the words, in the mean of the models that were run, with intervals over examples"
+    f"The margin is {MARGIN} of r, or {100 * MARGIN:.0f} % of AttnLRP's Δ. "
+    "Reproduced: the 95 % interval lies on the paper's side, and the mean is no smaller than the margin; "
+    "contradicted: the same on the other side; no relevant difference: the interval lies within the margin; "
+    "undecided: all else. A claim whose limits are not 0 has no margin. A claim is as good as the weakest of "
+    "its effects, and is judged by Pearson's r at the words, in the mean of the models that were run, with "
+    "intervals over examples"
 )
 REPORT_WIDTH = 140  # characters in a terminal
 CURVE_NAMES = {"lerf": "LeRF", "morf": "MoRF", "delta": "Δ"}

@@ -7,16 +7,12 @@ rule is ahead by chance counts in hundreds. The test turns the signs of whole se
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from lrp_companion.arrays import real_array
-from lrp_companion.checks import InputError
 from lrp_companion.lab.labelled import mean, r_with_loo
 from lrp_companion.lab.load import TextRun
 from lrp_companion.lab.paper.primary import PAIR
@@ -85,61 +81,3 @@ def _p(statistic: np.ndarray) -> float:
 def cells_to_draw(d: xr.DataArray, choices: Sequence[str] = CARRIERS) -> xr.DataArray:
     """Mean difference and interval (`Interval`) in the cells of some choices, over all others."""
     return mean(d.mean([name for name in d.dims if name not in (*choices, "example")]))
-
-
-def held_by(d: xr.DataArray, choices: Iterable[str] = CARRIERS) -> float:
-    """The share of the variance over all combinations that some choices hold, each alone and in pairs."""
-    means = d.mean("example")
-    rows = variance_shares(means.values, [str(name) for name in means.dims])
-    return sum(row["share"] for row in rows if {*row["choices"]} <= {*choices})
-
-
-def variance_shares(values: np.ndarray, names: Sequence[str]) -> list[Row]:
-    r"""Split the variance of a full table into main effects and interactions (analysis of variance).
-
-    With $\bar y_S$ the mean over all axes outside S, the effect of a set S of axes is
-    $e_S = \bar y_S - \sum_{U \subset S} e_U$ and its sum of squares is that of $e_S$ over all cells. The
-    table is balanced, so the sums of squares of all sets add up to the total (Montgomery 2017, chapter 5).
-
-    Parameters
-    ----------
-    values : the table, one axis per choice, without NaN.
-    names : of the axes.
-
-    Returns
-    -------
-    list
-        Rows `choices` (tuple of one or two names), `squares`, `share` (of the total; NaN if there is none),
-        singles before pairs, largest first; the rest is one row, "more together".
-
-    >>> rows = variance_shares(np.array([[0.0, 1.0], [2.0, 3.0]]), ["x", "y"])
-    >>> [(row["choices"], round(row["share"], 3)) for row in rows]
-    [(('x',), 0.8), (('y',), 0.2), (('x', 'y'), 0.0)]
-    """
-    table = real_array("variance_shares", "values", values)
-    if table.ndim != len(names) or not table.size or np.isnan(table).any():
-        got = f"a table of shape {table.shape} with {int(np.isnan(table).sum())} undefined cells"
-        expected = f"one axis for each of {', '.join(names)}, every cell defined"
-        hint = "leave options out whose cells are undefined"
-        raise InputError("variance_shares", got=got, expected=expected, hint=hint)
-    total = float(((table - table.mean()) ** 2).sum())
-    varied = [axis for axis, length in enumerate(table.shape) if length > 1]
-    effects: dict[tuple[int, ...], np.ndarray] = {(): table.mean(keepdims=True)}
-    rows: list[Row] = []
-    for size in (1, 2):
-        of_size = []
-        for axes in itertools.combinations(varied, size):
-            others = tuple(axis for axis in range(table.ndim) if axis not in axes)
-            subsets = [subset for small in range(size) for subset in itertools.combinations(axes, small)]
-            effects[axes] = table.mean(axis=others, keepdims=True) - sum(effects[each] for each in subsets)
-            squares = float((effects[axes] ** 2).sum()) * table.size / effects[axes].size
-            of_size.append(_share(tuple(names[axis] for axis in axes), squares, total))
-        rows += sorted(of_size, key=lambda row: -row["squares"])
-    if len(varied) > 2:
-        rest = max(0.0, total - sum(row["squares"] for row in rows))
-        rows.append(_share(("more together",), rest, total))
-    return rows
-
-
-def _share(choices: tuple[str, ...], squares: float, total: float) -> Row:
-    return {"choices": choices, "squares": squares, "share": squares / total if total else math.nan}
