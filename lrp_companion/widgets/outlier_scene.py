@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import traitlets
 
@@ -60,7 +61,7 @@ class OutlierScene(Widget, front="outlier_scene"):
             expected = "two maps and LOO of one text and target, of four tokens or more"
             raise InputError("OutlierScene", got=got, expected=expected, hint="explain the same text")
         self._maps, self._loo = list(maps), loo
-        data = {
+        data: dict[str, Any] = {
             "tokens": [visible(token) for token in loo.pieces],
             "special": loo.special.tolist(),
             "label": visible(label or f"class {loo.target}"),
@@ -68,7 +69,7 @@ class OutlierScene(Widget, front="outlier_scene"):
             "methods": [visible(label_of(record.method)) for record in maps],
             "scores": [record.scores.tolist() for record in maps],
             "loo": loo.scores.tolist(),
-            "means": means and {kind: [[v.mean, v.low, v.high] for v in means[kind]] for kind in STATISTICS},
+            "means": means and {kind: [[v.mean, v.low, v.high] for v in of] for kind, of in means.items()},
             "n": means[STATISTICS[0]][0].n if means else 0,
             "note": visible(note),
         }
