@@ -116,10 +116,10 @@ class Completion(list[Attribution]):
             if kind == ".json":
                 export.write("Completion.save", path, (self.to_json() + "\n").encode())
             elif kind == ".html":
-                from lrp_companion.widgets import saved_page, token_heatmap
+                from lrp_companion.widgets import token_heatmap
 
                 widget = token_heatmap.TokenHeatmap(self)
-                saved_page.save_widget(widget, path)
+                widget.save(path)
                 widget.close()  # or it would when Python ends, without its modules
             else:
                 export.save_rows(tokens.token_heatmap(self), path)

@@ -173,6 +173,12 @@ def frames(page: Any, count: int) -> None:
     )
 
 
+def resize(page: Any, width: int, height: int) -> None:
+    """Give a page another size, and the time to lay itself out: a wide table turns into a list."""
+    page.set_viewport_size({"width": width, "height": height})
+    frames(page, 30)
+
+
 def becomes(page: Any, read: Callable[[], Any], wanted: Any) -> None:
     """Wait until what is read of the page is what is wanted."""
     end = time.monotonic() + PATIENCE / 1000

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pytest
 import yaml
-from browsing import ROOT, Watch, becomes, complaints_of_axe, frames, open_page, serve
+from browsing import ROOT, Watch, becomes, complaints_of_axe, frames, open_page, resize, serve
 from lrp_book.build import page_weights
 from test_exercise_numbers import lattice as masks_and_loo
 
@@ -99,8 +99,7 @@ def test_page_is_readable(mode: str, opened: tuple[str, Any, Watch]) -> None:
 
 def test_page_fits_a_phone(opened: tuple[str, Any, Watch]) -> None:
     _, page, _ = opened
-    page.set_viewport_size({"width": 360, "height": 740})
-    frames(page, 12)  # a table that is too wide turns into a list
+    resize(page, 360, 740)
     width = page.evaluate("document.documentElement.scrollWidth")
     wide = page.evaluate(
         """() => [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > 361)
@@ -252,7 +251,7 @@ def test_every_widget_is_in_the_book_and_brings_little_data(html: Path) -> None:
 def test_every_widget_of_the_page_wakes_and_passes_axe(opened: tuple[str, Any, Watch], html: Path) -> None:
     name, page, watch = opened
     given = DATA.findall((html / name).read_text())
-    page.set_viewport_size({"width": 1280, "height": 900})
+    resize(page, 1280, 900)
     kinds = [host.get_attribute("data-companion-widget") for host in widgets_of(page)]
     assert sorted(kinds) == sorted(kind for kind, _ in given)
     for theme in ("light", "dark") if given else ():
@@ -260,7 +259,7 @@ def test_every_widget_of_the_page_wakes_and_passes_axe(opened: tuple[str, Any, W
         page.wait_for_function("mode => document.documentElement.dataset.theme === mode", arg=theme)
         broken = complaints_of_axe(page, "[data-companion-widget]")
         assert not broken, (theme, broken)
-    page.set_viewport_size({"width": 360, "height": 740})
+    resize(page, 360, 740)
     width = page.evaluate("document.documentElement.scrollWidth")
     assert width <= 360, "wider than a phone once its widgets are awake"
     assert watch.nothing(), watch

@@ -13,7 +13,6 @@ from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, layer_lattice
 from lrp_companion.widgets import LayerToggles, TokenHeatmap
-from lrp_companion.widgets.saved_page import save_widget
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +36,7 @@ def test_rows_run_as_their_text_is_read_and_hide_no_mark(tmp_path: Path, visit) 
         for words in texts
     ]
     widget = TokenHeatmap(records, titles=[f"class {MARKS}", "Arabic", "mixed"])
-    save_widget(widget, tmp_path / "rows.html")
+    widget.save(tmp_path / "rows.html")
     assert not set((tmp_path / "rows.html").read_text(encoding="utf-8")) & set(MARKS)
     page = visit((tmp_path / "rows.html").as_uri())
     page.wait_for_selector("[data-ready]")

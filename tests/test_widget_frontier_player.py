@@ -4,7 +4,6 @@ while playing.
 
 from __future__ import annotations
 
-import copy
 import re
 from itertools import product
 from pathlib import Path
@@ -16,7 +15,7 @@ from browsing import open_page, put, state_of, widget_page
 from lrp_book.ch07_errors import anytime_maps
 from widget_cases import HOSTILE
 
-from lrp_companion import FrontierPlayer, InputError
+from lrp_companion import FrontierPlayer
 from lrp_companion.show.palette import hexes
 from lrp_companion.widgets.base import STATIC, minified
 
@@ -436,19 +435,9 @@ def test_the_axes_hold_the_way_in_force_alone(show: Any) -> None:
     assert page.locator(".lrp-frontier-line").evaluate_all(weights).count(1) == 2, "one line and its key"
 
 
-def test_python_refuses_what_does_not_fit(maps: Any) -> None:
+def test_python_moves_within_what_there_is(maps: Any) -> None:
     player = FrontierPlayer(maps)
     short, long = (len(record["tokens"]) for record in maps)
-    for name, value in (
-        ("text", 2),
-        ("text", -1),
-        ("step", short + 1),
-        ("step", -1),
-        ("way", "ig"),
-        ("tokens", "words"),
-    ):
-        with pytest.raises(InputError):
-            setattr(player, name, value)
     player.text = 1
     player.step = long
     player.text = 0
@@ -457,41 +446,7 @@ def test_python_refuses_what_does_not_fit(maps: Any) -> None:
     assert (player.text, player.step, player.way) == (1, long, "random")
     assert repr(player) == "FrontierPlayer(2 texts; hybrid, groups, random)"
     assert repr(FrontierPlayer(maps[:1])) == "FrontierPlayer(1 text; hybrid, groups, random)"
-    assert (
-        "<b>" not in FrontierPlayer([hostile()]).fallback()
-        and "&lt;b&gt;" in FrontierPlayer([hostile()]).fallback()
-    )
-    with pytest.raises(InputError, match="letters, digits and hyphens"):
-        FrontierPlayer(maps, address="a b")
-
-
-def test_data_that_does_not_fit_is_refused() -> None:
-    def changed(change: Any) -> dict[str, Any]:
-        text = copy.deepcopy(made())
-        change(text)
-        return text
-
-    def step(text: dict[str, Any], at: int, way: str = "hybrid", **values: Any) -> None:
-        text["ways"][way][at].update(values)
-
-    for change, message in (
-        (lambda text: text.pop("loo"), "text 0 without 'loo'"),
-        (lambda text: text["ways"].pop("groups"), "text 0 without 'groups'"),
-        (lambda text: text.update(special=[True]), "special tokens of shape (1,)"),
-        (lambda text: text.update(loo=np.full(7, np.nan)), "7 tokens, LOO of shape (7,)"),
-        (lambda text: text["ways"]["random"].pop(), "random with 7 steps for 7 tokens"),
-        (lambda text: step(text, 2, scores=np.zeros(6)), "hybrid, step 2 with scores of shape (6,)"),
-        (lambda text: step(text, 2, way="groups", scores=np.full(7, np.inf)), "groups, step 2 with scores"),
-        (lambda text: step(text, 3, scores=text["loo"] + 1), "hybrid, step 3 whose exact tokens"),
-        (lambda text: step(text, 4, exact=[]), "or were more before"),
-        (lambda text: step(text, 0, exact=[9]), "text 0: index 9"),
-        (lambda text: text["ways"].update(hybrid=3), "text 0: object of type 'int'"),
-        (lambda text: text.update(tokens=[], loo=[], special=[]), "text 0 with 0 tokens"),
-    ):
-        with pytest.raises(InputError, match=re.escape(message)):
-            FrontierPlayer([changed(change)])
-    with pytest.raises(InputError, match="no texts"):
-        FrontierPlayer([])
+    assert "<b>" not in (text := FrontierPlayer([hostile()]).fallback()) and "&lt;b&gt;" in text
 
 
 def test_six_texts_are_light_and_so_is_the_script() -> None:

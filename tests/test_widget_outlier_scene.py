@@ -62,8 +62,8 @@ def test_every_state_shows_the_packages_r(scene: OutlierScene, show: Any) -> Non
 
 def test_what_does_not_fit_is_refused_and_a_page_without_a_script_has_r(scene: OutlierScene) -> None:
     other = record("cp-lrp", [0.0] * 6)
-    for maps, place in ((MAPS[:1], 0), ([*MAPS, other], 0), (MAPS, 6)):
+    for maps in (MAPS[:1], [*MAPS, other]):
         with pytest.raises(InputError):
-            OutlierScene(maps, LOO, place=place)
+            OutlierScene(maps, LOO)
     assert repr(scene) == "OutlierScene(attnlrp, cp-lrp; 6 tokens; [CLS] can be left out)"
     assert "without [CLS]" in scene.fallback()

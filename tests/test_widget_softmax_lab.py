@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from browsing import put, state_of
 
-from lrp_companion import InputError, SoftmaxLab
+from lrp_companion import SoftmaxLab
 from lrp_companion.metrics import pearson
 from lrp_companion.toys.softmax_step import SoftmaxStep
 
@@ -168,21 +168,6 @@ def test_six_tokens_fit_a_phone(show: Any) -> None:
 def test_lists_of_two_lengths_in_the_address_are_cut_to_the_shorter(show: Any) -> None:
     page = show(SoftmaxLab(), "#softmax.logits=1,2,3")
     assert page.locator(".lrp-pair").count() == 3
-
-
-def test_python_refuses_what_does_not_fit() -> None:
-    lab = SoftmaxLab()
-    for name, value in (
-        ("logits", [9, 0, 0]),
-        ("values", [1, 2]),
-        ("values", [0] * 7),
-        ("logits", [float("nan"), 0, 0]),
-    ):
-        with pytest.raises(InputError, match="3 to 6 numbers"):
-            setattr(lab, name, value)
-    with pytest.raises(InputError, match="one value per logit"):
-        SoftmaxLab(logits=(1, 2, 3))
-    assert repr(lab) == "SoftmaxLab(4 tokens)"
 
 
 def test_without_a_script_the_start_is_a_table_of_the_packages_numbers() -> None:

@@ -9,10 +9,10 @@ from elsewhere. In a page,
 from __future__ import annotations
 
 import base64
-import functools
 import html
 import json
-from collections.abc import Callable
+import os
+import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,7 +21,7 @@ import numpy as np
 import traitlets
 
 from lrp_companion.arrays import plain_array
-from lrp_companion.checks import CompanionError, InputError, shown
+from lrp_companion.extras import extra
 from lrp_companion.terminal import visible
 
 STATIC = Path(__file__).parent / "static"
@@ -98,28 +98,17 @@ def packed(values: Any, kind: str) -> str:
     return base64.b64encode(numbers.tobytes()).decode()
 
 
-def in_one_line(init: Callable[..., None]) -> Callable[..., None]:
-    """Return the constructor of a widget with every failure as one `InputError`, also that of its page.
+def within(*names: str) -> Any:
+    """Return a check that these traits, which count from 0, are below the widget's `count` of each."""
 
-    Widgets take nested records of many kinds; each checks what people get wrong, and this catches the rest.
-    """
+    @traitlets.validate(*names)
+    def check(self: Any, proposal: Any) -> Any:
+        name, value = proposal["trait"].name, proposal["value"]
+        if not 0 <= value < self.count(name):
+            raise traitlets.TraitError(f"got {name} {value}; expected 0 to {self.count(name) - 1}")
+        return value
 
-    @functools.wraps(init)
-    def made(self: Any, *given: Any, **named: Any) -> None:
-        try:
-            init(self, *given, **named)
-            if isinstance(self, Widget):
-                self.page_html().encode()
-                self._made = True
-        except CompanionError:
-            raise
-        except Exception as error:
-            kind = type(self).__name__
-            got = f"arguments that do not fit together ({type(error).__name__}: {shown(str(error), 160)})"
-            hint = f"see help({kind}) for what makes them"
-            raise InputError(kind, got=got, expected="those of its documentation", hint=hint) from error
-
-    return made
+    return check
 
 
 _INHERITED = frozenset({*anywidget.AnyWidget.class_trait_names(), "_esm", "_css", "_anywidget_id"})
@@ -139,31 +128,23 @@ class Widget(anywidget.AnyWidget):
     data = traitlets.Dict().tag(sync=True)
     links: ClassVar[tuple[str, ...]] = ()
     front: ClassVar[str] = ""
-    _made = False
 
     def __init_subclass__(cls, *, front: str = "", **options: Any) -> None:
         if front:
             cls.front = front
             cls._esm, cls._css = front_end(front, "js"), front_end(front, "css")
-            cls.__init__ = in_one_line(cls.__init__)  # type: ignore[method-assign]
         super().__init_subclass__(**options)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        # What every widget has (its channel, its layout) is on no page, and is set while a session ends.
-        if not self._made or name in _INHERITED or not self.has_trait(name):
-            super().__setattr__(name, value)
-            return
-        before = getattr(self, name)
-        try:
-            super().__setattr__(name, value)
-            (self.page_html() + repr(self)).encode()
-        except (CompanionError, traitlets.TraitError):
-            raise
-        except Exception:  # a value that a trait takes and the page does not
-            super().__setattr__(name, before)
-            kind, hint = type(self).__name__, f"see help({type(self).__name__})"
-            got, expected = f"{name} {shown(value)}", "a value that the widget can show"
-            raise InputError(kind, got=got, expected=expected, hint=hint) from None
+    @traitlets.validate("address")
+    def _check_address(self, proposal: Any) -> str:
+        address: str = proposal["value"]
+        if not re.fullmatch(r"[\w-]+", address, re.ASCII):
+            raise traitlets.TraitError(f"got address {address!r}; expected letters, digits and hyphens")
+        return address
+
+    def count(self, name: str) -> int:
+        """Return how many values there are of a trait that counts from 0."""
+        raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
         """Return the front end's input as plain JSON."""
@@ -185,6 +166,25 @@ class Widget(anywidget.AnyWidget):
             f'<script type="application/json">{blob}</script>{self.fallback()}</div>'
         )
 
+    def save(self, path: str | os.PathLike) -> None:
+        """Save the widget, as it stands, as a page (`.html`) that works without kernel, server or network.
+
+        Raises
+        ------
+        InputError : a path that does not end in .html, or a folder that does not exist.
+        """
+        from lrp_companion.show.export import ending, page, write
+
+        name = type(self).__name__
+        ending(f"{name}.save", path, (".html",))
+        with extra(f"{name}.save"):
+            script = page_script(self.front)
+        # No text can end the style or the script: both are the package's files.
+        style = "body{margin:1em auto;max-width:70em;padding:0 1em;font:16px/1.4 sans-serif}"
+        style += front_end(self.front, "css")
+        text = page(repr(self), f"<h1>{name}</h1>{self.page_html()}", style=style, script=script)
+        write(f"{name}.save", path, text.encode())
+
     def _repr_mimebundle_(self, **options: Any) -> Any:
         bundle, metadata = super()._repr_mimebundle_(**options) or ({}, {})
         return {**bundle, "text/plain": repr(self), "text/html": self.page_html()}, metadata
@@ -195,16 +195,3 @@ class Widget(anywidget.AnyWidget):
     def summary(self) -> str:
         """Return the widget's content in a few words."""
         return ""
-
-
-def check_address(operation: str, address: str) -> str:
-    """Return a name if an address can hold it (letters, digits, hyphens); else raise `InputError`."""
-    letters = address.replace("-", "a") if isinstance(address, str) else ""
-    if not (letters.isascii() and letters.isalnum()):
-        raise InputError(
-            operation,
-            got=f"address {shown(address)}",
-            expected="letters, digits and hyphens",
-            hint="use a short word",
-        )
-    return address

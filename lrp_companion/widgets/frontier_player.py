@@ -9,12 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 import traitlets
 
-from lrp_companion.arrays import bool_array, real_array
-from lrp_companion.checks import InputError, choose, whole
 from lrp_companion.schema import TOKEN_CHOICES
 from lrp_companion.show.tables import table
 from lrp_companion.terminal import visible
-from lrp_companion.widgets.base import Widget, check_address
+from lrp_companion.widgets.base import Widget, within
 
 WAY_TEXTS = {
     "hybrid": {
@@ -53,46 +51,29 @@ class FrontierPlayer(Widget, front="frontier_player"):
     tokens : which tokens count for r, "no-special" or "all".
     step : from 0 to the text's number of tokens.
 
-    Raises
-    ------
-    InputError : no texts, or not as `anytime_maps` makes them; a text, way, choice of tokens or step that
-        does not exist.
-
     >>> FrontierPlayer(anytime_maps(clf, texts))  # doctest: +SKIP
     FrontierPlayer(6 texts; hybrid, groups, random)
     """
 
     links: ClassVar[tuple[str, ...]] = ("text", "way", "tokens", "step")
     text = traitlets.Int(0).tag(sync=True)
-    way = traitlets.Unicode("hybrid").tag(sync=True)
-    tokens = traitlets.Unicode("no-special").tag(sync=True)
+    way = traitlets.Enum(tuple(WAY_TEXTS), "hybrid").tag(sync=True)
+    tokens = traitlets.Enum(TOKEN_CHOICES, "no-special").tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
 
     def __init__(self, texts: Sequence[Mapping[str, Any]], *, address: str = "passes") -> None:
-        if not texts:
-            raise _unfit("no texts")
-        data = {"ways": WAY_TEXTS, "texts": [_plain(f"text {k}", text) for k, text in enumerate(texts)]}
-        super().__init__(data=data, address=check_address("FrontierPlayer", address))
+        super().__init__(data={"ways": WAY_TEXTS, "texts": [*map(_plain, texts)]}, address=address)
 
-    @traitlets.validate("way", "tokens")
-    def _check_choice(self, proposal: Any) -> str:
-        name = proposal["trait"].name
-        options = tuple(WAY_TEXTS) if name == "way" else TOKEN_CHOICES
-        return choose("FrontierPlayer", name, proposal["value"], options)
+    _check_place = within("text", "step")
 
-    @traitlets.validate("text", "step")
-    def _check_place(self, proposal: Any) -> int:
-        name, value = proposal["trait"].name, proposal["value"]
-        if not self.data:
-            return value
+    def count(self, name: str) -> int:
+        """Return the number of texts, or of steps of the text in view."""
         texts = self.data["texts"]
-        most = len(texts) - 1 if name == "text" else len(texts[self.text]["tokens"])
-        return whole("FrontierPlayer", name, value, least=0, most=most, hint="both count from 0")
+        return len(texts) if name == "text" else 1 + len(texts[self.text]["tokens"])
 
     @traitlets.observe("text")
     def _stay_inside(self, _: Any) -> None:
-        if self.data:
-            self.step = min(self.step, len(self.data["texts"][self.text]["tokens"]))
+        self.step = min(self.step, self.count("step") - 1)
 
     def fallback(self) -> str:
         """Return passes and r of the first text at a few steps of every way as a table."""
@@ -121,59 +102,31 @@ class FrontierPlayer(Widget, front="frontier_player"):
         return f"{count} text{'s' * (count != 1)}; {', '.join(WAY_TEXTS)}"
 
 
-_NAME = "FrontierPlayer"
-
-
-def _unfit(got: str) -> InputError:
-    return InputError(
-        _NAME,
-        got=got,
-        expected="texts with LOO and the steps of every way",
-        hint="make them with anytime_maps",
-    )
-
-
-def _plain(name: str, text: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(text: Mapping[str, Any]) -> dict[str, Any]:
     """A text as the front end takes it; a map that only repeats LOO or the previous step is not carried."""
-    try:
-        return _checked(name, text)
-    except InputError:
-        raise
-    except (KeyError, IndexError, TypeError, ValueError) as error:
-        reason = f" without {error}" if isinstance(error, KeyError) else f": {error}"
-        raise _unfit(name + reason) from error
-
-
-def _checked(name: str, text: Mapping[str, Any]) -> dict[str, Any]:
-    loo, special = real_array(_NAME, "loo", text["loo"]), bool_array(_NAME, "special", text["special"])
-    tokens, ways = [visible(token) for token in text["tokens"]], {way: text["ways"][way] for way in WAY_TEXTS}
-    if not tokens or not loo.shape == special.shape == (len(tokens),) or not np.isfinite(loo).all():
-        shapes = f"LOO of shape {loo.shape} and special tokens of shape {special.shape}"
-        raise _unfit(f"{name} with {len(tokens)} tokens, {shapes}")
+    loo = np.asarray(text["loo"])
     decimals = 4 - math.floor(math.log10(np.abs(loo).max() or 1))  # five digits of the largest
     return {
-        "tokens": tokens,
-        "special": special.tolist(),
+        "tokens": [visible(token) for token in text["tokens"]],
+        "special": np.asarray(text["special"]).tolist(),
         "label": visible(text["label"]),
         "forwards": int(text["forwards"]),
         "loo": _rounded(loo, decimals),
-        "ways": {way: _way(f"{name}, {way}", steps, loo, decimals) for way, steps in ways.items()},
+        "ways": {way: _way(text["ways"][way], loo, decimals) for way in WAY_TEXTS},
     }
 
 
-def _way(name: str, steps: Sequence[Mapping[str, Any]], loo: np.ndarray, decimals: int) -> dict[str, Any]:
+def _way(steps: Sequence[Mapping[str, Any]], loo: np.ndarray, decimals: int) -> dict[str, Any]:
     """Steps as columns.
 
     `order` is how tokens become exact and `exact` how many are at each step. `rest` holds, for the other
     tokens, all scores, or one number where they are equal, or None where they are as before.
     """
-    if len(steps) != len(loo) + 1:
-        raise _unfit(f"{name} with {len(steps)} steps for {len(loo)} tokens")
     order: list[int] = []
     rest: list[Any] = []
     carried = None
-    for p, step in enumerate(steps):
-        scores, exact = _exact_step(f"{name}, step {p}", step, loo, order)
+    for step in steps:
+        scores, exact = np.asarray(step["scores"]), list(step["exact"])
         order += [token for token in exact if token not in order]
         others = np.setdiff1d(np.arange(len(loo)), exact)
         if not others.size or (carried is not None and np.array_equal(carried[others], scores[others])):
@@ -195,18 +148,6 @@ def _way(name: str, steps: Sequence[Mapping[str, Any]], loo: np.ndarray, decimal
         "passes": [[int(step["forwards"]), int(step["backwards"])] for step in steps],
         **columns,
     }
-
-
-def _exact_step(
-    name: str, step: Mapping[str, Any], loo: np.ndarray, before: Sequence[int]
-) -> tuple[np.ndarray, list[int]]:
-    """A step's scores and exact tokens; raise `InputError` where they do not fit LOO or the steps before."""
-    scores, exact = real_array(_NAME, "scores", step["scores"]), list(step["exact"])
-    if scores.shape != loo.shape or not np.isfinite(scores).all():
-        raise _unfit(f"{name} with scores of shape {scores.shape}, or NaN in them")
-    if set(before) - set(exact) or not np.array_equal(scores[exact], loo[exact]):
-        raise _unfit(f"{name} whose exact tokens {exact} have not all LOO's value, or were more before")
-    return scores, exact
 
 
 def _rounded(values: Any, decimals: int) -> list[float | None]:

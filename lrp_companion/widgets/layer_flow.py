@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import traitlets
 
-from lrp_companion.arrays import bool_array, real_array
 from lrp_companion.attribution import Attribution, differences
-from lrp_companion.checks import InputError, whole
+from lrp_companion.checks import InputError
 from lrp_companion.show.palette import styles
 from lrp_companion.show.tables import table
 from lrp_companion.terminal import visible
-from lrp_companion.widgets.base import Widget, check_address
+from lrp_companion.widgets.base import Widget, within
 
 
 class LayerFlow(Widget, front="layer_flow"):
@@ -48,15 +48,10 @@ class LayerFlow(Widget, front="layer_flow"):
         self._labels = tuple(labels)
         self._names, data = self._take(flows)
         step = len(data["levels"]) - 1
-        super().__init__(data=data, step=step, address=check_address("LayerFlow", address))
+        super().__init__(data=data, step=step, address=address)
 
     def show(self, flow: Mapping[str, Any]) -> None:
-        """Replace the texts by one, as the live text box does; the level stays if the number of levels does.
-
-        Raises
-        ------
-        InputError : not two methods of one model.
-        """
+        """Replace the texts by one, as the live text box does; the level stays if the levels are the same."""
         names, data = self._take([flow])
         with self.hold_sync():
             same = data["levels"] == self.data["levels"]
@@ -75,23 +70,16 @@ class LayerFlow(Widget, front="layer_flow"):
             expected = "one or more, each with the same two methods of one model"
             raise InputError("LayerFlow", got=got, expected=expected, hint="use layer_relevance")
         (levels,) = shapes
-        data = {
-            "methods": [styles(methods)[name].label for name in methods],
-            "levels": list(levels),
-            "texts": [
-                _plain(list(of_text.values()), judge, self._labels)
-                for of_text, judge in zip(flows, judges, strict=True)
-            ],
-        }
-        return methods, data
+        pairs = zip(flows, judges, strict=True)
+        texts = [_plain(list(of_text.values()), judge, self._labels) for of_text, judge in pairs]
+        labels = [styles(methods)[name].label for name in methods]
+        return methods, {"methods": labels, "levels": list(levels), "texts": texts}
 
-    @traitlets.validate("text", "step")
-    def _check_place(self, proposal: Any) -> int:
-        name, value = proposal["trait"].name, proposal["value"]
-        if not self.data:
-            return value
-        most = len(self.data["texts" if name == "text" else "levels"]) - 1
-        return whole("LayerFlow", name, value, least=0, most=most, hint="both count from 0")
+    _check_place = within("text", "step")
+
+    def count(self, name: str) -> int:
+        """Return the number of texts or levels."""
+        return len(self.data["texts" if name == "text" else "levels"])
 
     def fallback(self) -> str:
         """Return the first text's words at the lowest level, and each method's total at both ends."""
@@ -119,7 +107,7 @@ def _plain(flows: Sequence[Any], loo: Attribution | None, labels: Sequence[str])
     name = labels[first.target] if labels else f"class {first.target}"
     return {
         "tokens": [visible(token) for token in first.tokens],
-        "special": bool_array("LayerFlow", "special", first.special).tolist(),
+        "special": np.asarray(first.special).tolist(),
         "label": visible(name),
         "logit": float(f"{first.logit:.6g}"),
         "scores": [_digits(flow.scores) for flow in flows],
@@ -128,5 +116,4 @@ def _plain(flows: Sequence[Any], loo: Attribution | None, labels: Sequence[str])
 
 
 def _digits(scores: Any) -> list[list[float]]:
-    levels = real_array("LayerFlow", "scores", scores).tolist()
-    return [[float(f"{x:.6g}") for x in level] for level in levels]
+    return [[float(f"{x:.6g}") for x in level] for level in np.asarray(scores).tolist()]

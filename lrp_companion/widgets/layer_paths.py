@@ -7,9 +7,9 @@ from typing import Any
 
 import traitlets
 
-from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.checks import choose, whole
 from lrp_companion.show.tables import table
-from lrp_companion.widgets.base import Widget, check_address
+from lrp_companion.widgets.base import Widget
 
 TRAITS = {"run": "runs", "protocol": "protocols", "path": "paths"}
 OTHER_END = {"front-to-back": "back-to-front", "back-to-front": "front-to-back"}
@@ -21,7 +21,7 @@ class LayerPaths(Widget, front="layer_paths"):
     Parameters
     ----------
     data : what `depth_paths` returns.
-    run, protocol, path : the keys of what is shown first.
+    run : the key of the run that is shown first.
     address : the widget's name in the page.
 
     Attributes
@@ -32,45 +32,28 @@ class LayerPaths(Widget, front="layer_paths"):
     layer : the layer k that is read, from 1; the last one where a run has fewer. At first the one at which as
         many layers from the other end give the most different r; the last one for single layers.
 
-    Raises
-    ------
-    InputError : data without runs; a run, protocol, path or layer that is not there.
-
     >>> LayerPaths(depth_paths(runs), run="sst2-companion")  # doctest: +SKIP
     LayerPaths(4 runs; sst2-companion, words + positions, all tokens, back to front)
     """
 
     links = ("run", "protocol", "path", "layer")
     run = traitlets.Unicode().tag(sync=True)
-    protocol = traitlets.Unicode().tag(sync=True)
-    path = traitlets.Unicode().tag(sync=True)
+    protocol = traitlets.Unicode("positions").tag(sync=True)
+    path = traitlets.Unicode("back-to-front").tag(sync=True)
     layer = traitlets.Int(1).tag(sync=True)
 
-    def __init__(
-        self,
-        data: Mapping[str, Any],
-        *,
-        run: str | None = None,
-        protocol: str = "positions",
-        path: str = "back-to-front",
-        address: str = "paths",
-    ) -> None:
-        if not data.get("runs"):
-            raise InputError("LayerPaths", got="no runs", expected="one or more", hint="use depth_paths")
-        start = run if run is not None else data["runs"][0]["key"]
-        checked = check_address("LayerPaths", address)
-        super().__init__(data=dict(data), run=start, protocol=protocol, path=path, address=checked)
+    def __init__(self, data: Mapping[str, Any], *, run: str | None = None, address: str = "paths") -> None:
+        super().__init__(data=dict(data), run=run or data["runs"][0]["key"], address=address)
         self.layer = self._farthest_apart()
 
     @traitlets.validate("run", "protocol", "path")
     def _check_key(self, proposal: Any) -> str:
         name, value = proposal["trait"].name, proposal["value"]
-        choose("LayerPaths", name, value, [row["key"] for row in self.data[TRAITS[name]]])
-        return value
+        return choose("LayerPaths", name, value, [row["key"] for row in self.data[TRAITS[name]]])
 
     @traitlets.validate("layer")
     def _check_layer(self, proposal: Any) -> int:
-        most = max((row["layers"] for row in self.data.get("runs", ())), default=1)
+        most = max(row["layers"] for row in self.data["runs"])
         return whole("LayerPaths", "layer", proposal["value"], least=1, most=most, hint="layers count from 1")
 
     def _shown(self) -> Mapping[str, Any]:

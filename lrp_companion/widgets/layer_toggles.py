@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,13 +11,12 @@ import numpy as np
 import traitlets
 
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError, whole
+from lrp_companion.checks import InputError
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.schema import TOKEN_CHOICES, Lattice, check_layers, counted
 from lrp_companion.show.tokens import token_heatmap
 from lrp_companion.terminal import visible
-from lrp_companion.widgets.base import Widget, check_address, embed, packed
-from lrp_companion.widgets.saved_page import save_widget
+from lrp_companion.widgets.base import Widget, embed, packed, within
 
 READ_AT = ("word", "word+position")
 ENDS = ("attnlrp", "cp-lrp")
@@ -94,7 +92,7 @@ class LayerToggles(Widget, front="layer_toggles"):
             amounts=[0.0] * data["layers"],
             site=data["sites"][0],
             other=second_text(data) if live else "",
-            address=check_address("LayerToggles", address),
+            address=address,
         )
 
     def linked(self) -> tuple[str, ...]:
@@ -110,15 +108,6 @@ class LayerToggles(Widget, front="layer_toggles"):
             if self.site not in data["sites"]:
                 self.site = data["sites"][0]
             self.sentence, self.removed, self.data = 0, -1, data
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Save the widget as one page (`.html`) that works without a kernel, a server or a network.
-
-        Raises
-        ------
-        InputError : a path that does not end in .html, or a folder that does not exist.
-        """
-        save_widget(self, path)
 
     def _take(
         self,
@@ -156,27 +145,20 @@ class LayerToggles(Widget, front="layer_toggles"):
 
     @traitlets.validate("bypassed")
     def _check_bypassed(self, proposal: Any) -> list[int]:
-        if not self.data:
-            return proposal["value"]
         return sorted(check_layers("LayerToggles.bypassed", proposal["value"], self.data["layers"]))
 
     @traitlets.validate("amounts")
     def _check_amounts(self, proposal: Any) -> list[float]:
-        value = proposal["value"]
-        if self.data and (len(value) != self.data["layers"] or not all(0 <= amount <= 1 for amount in value)):
-            raise InputError(
-                "LayerToggles.amounts",
-                got=f"{value!r}",
-                expected=f"{self.data['layers']} numbers from 0 to 1",
-                hint="give one amount per layer",
-            )
+        value, layers = proposal["value"], self.data["layers"]
+        if len(value) != layers or not all(0 <= amount <= 1 for amount in value):
+            raise traitlets.TraitError(f"got amounts {value}; expected {layers} numbers from 0 to 1")
         return value
 
-    @traitlets.validate("sentence")
-    def _check_sentence(self, proposal: Any) -> int:
-        count = len(self.data.get("sentences", ())) or 1
-        hint = "sentences count from 0 here"
-        return whole("LayerToggles", "sentence", proposal["value"], least=0, most=count - 1, hint=hint)
+    _check_sentence = within("sentence")
+
+    def count(self, name: str) -> int:
+        """Return the number of sentences."""
+        return len(self.data["sentences"])
 
     def fallback(self) -> str:
         """Return both extremes of the switches for the first sentence, and LOO."""

@@ -7,14 +7,11 @@ from typing import Any
 
 import ipywidgets
 
-from lrp_companion.checks import CompanionError, InputError
+from lrp_companion.checks import CompanionError
 from lrp_companion.widgets.layer_flow import LayerFlow
 from lrp_companion.widgets.layer_toggles import LayerToggles
 
 NO_KERNEL = "In Jupyter, with a kernel, a text box stands here that explains a sentence of your own."
-
-
-EXPECTED = "a LayerToggles or LayerFlow, and a function from a text to what its `show` takes"
 
 
 class LiveSentence(ipywidgets.VBox):
@@ -33,10 +30,6 @@ class LiveSentence(ipywidgets.VBox):
     """
 
     def __init__(self, widget: LayerToggles | LayerFlow, explain: Callable[[str], Any]) -> None:
-        if not isinstance(widget, (LayerToggles, LayerFlow)) or not callable(explain):
-            got = f"a {type(widget).__name__} and a {type(explain).__name__}"
-            hint = "such as LiveSentence(toggles, explain)"
-            raise InputError("LiveSentence", got=got, expected=EXPECTED, hint=hint)
         self.widget, self.explain, self._last = widget, explain, ""
         self.text = ipywidgets.Text(
             placeholder="a sentence of your own",

@@ -3,39 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-import numpy as np
 import traitlets
 
 from lrp_companion.attribution import Attribution, differences
-from lrp_companion.checks import InputError, whole
+from lrp_companion.checks import InputError
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.faithfulness import CORRELATIONS
 from lrp_companion.registry import label_of
 from lrp_companion.show.tables import table
 from lrp_companion.terminal import visible
-from lrp_companion.widgets.base import Widget, check_address
+from lrp_companion.widgets.base import Widget
 
 STATISTICS = ("pearson", "spearman")
 
 
 class OutlierScene(Widget, front="outlier_scene"):
-    """The tokens of a sentence as dots, LOO across, relevance up, by two methods; one can be left out.
+    """The tokens of a sentence as dots, LOO across, relevance up, by two methods; the first can be left out.
 
     Parameters
     ----------
     maps : the same text explained by two methods.
     loo : LOO of that text, of the same target.
-    place : the token that can be left out.
     means : the mean of the second method's r minus the first's over a data set, as `Interval`, with and
-        without that token, for "pearson" and "spearman". Optional.
+        without the first token, for "pearson" and "spearman". Optional.
     label : the name of the class that is explained.
     note : a line below, as that the sentence was picked.
     address : the widget's name in the page.
 
     Attributes
     ----------
-    without : whether the token is left out.
+    without : whether the first token is left out.
     ranked : whether both axes are ranks, and r is Spearman's.
 
     >>> OutlierScene([attnlrp, cp_lrp], loo)  # doctest: +SKIP
@@ -51,7 +50,6 @@ class OutlierScene(Widget, front="outlier_scene"):
         maps: Sequence[Attribution],
         loo: Attribution,
         *,
-        place: int = 0,
         means: Mapping[str, Sequence[Interval]] | None = None,
         label: str = "",
         note: str = "",
@@ -62,34 +60,30 @@ class OutlierScene(Widget, front="outlier_scene"):
             got = f"{len(maps)} maps of {len(loo.tokens)} tokens, unlike LOO: {', '.join(apart) or 'no'}"
             expected = "two maps and LOO of one text and target, of four tokens or more"
             raise InputError("OutlierScene", got=got, expected=expected, hint="explain the same text")
-        most = len(loo.tokens) - 1
-        place = whole("OutlierScene", "place", place, least=0, most=most, hint="tokens count from 0 here")
-        self._maps, self._loo, self._place = list(maps), loo, place
-        data = {
+        self._maps, self._loo = list(maps), loo
+        data: dict[str, Any] = {
             "tokens": [visible(token) for token in loo.pieces],
             "special": loo.special.tolist(),
             "label": visible(label or f"class {loo.target}"),
-            "place": place,
+            "place": 0,
             "methods": [visible(label_of(record.method)) for record in maps],
             "scores": [record.scores.tolist() for record in maps],
             "loo": loo.scores.tolist(),
-            "means": {name: [_plain(value) for value in means[name]] for name in STATISTICS}
-            if means
-            else None,
+            "means": means and {kind: [[v.mean, v.low, v.high] for v in of] for kind, of in means.items()},
             "n": means[STATISTICS[0]][0].n if means else 0,
             "note": visible(note),
         }
-        super().__init__(data=data, address=check_address("OutlierScene", address))
+        super().__init__(data=data, address=address)
 
     def r(self, *, without: bool, ranked: bool) -> list[float]:
         """Return r of each map with LOO as the widget shows it."""
-        seen = np.arange(len(self._loo.tokens)) != self._place if without else slice(None)
+        seen = slice(int(without), None)
         f = CORRELATIONS[STATISTICS[ranked]]
         return [f(record.scores[seen], self._loo.scores[seen]) for record in self._maps]
 
     def fallback(self) -> str:
         """Return r of both methods by statistic, with and without the token."""
-        token, names = self.data["tokens"][self._place], self.data["methods"]
+        token, names = self.data["tokens"][0], self.data["methods"]
         rows = [
             {"r with LOO": "by rank (Spearman)" if ranked else "Pearson", "tokens": says}
             | dict(zip(names, self.r(without=without, ranked=ranked), strict=True))
@@ -102,8 +96,4 @@ class OutlierScene(Widget, front="outlier_scene"):
         """Return the methods, how many tokens there are, and which one can be left out."""
         tokens = self.data["tokens"]
         methods = ", ".join(record.method for record in self._maps)
-        return f"{methods}; {len(tokens)} tokens; {tokens[self._place]} can be left out"
-
-
-def _plain(value: Interval) -> list[float]:
-    return [value.mean, value.low, value.high]
+        return f"{methods}; {len(tokens)} tokens; {tokens[0]} can be left out"

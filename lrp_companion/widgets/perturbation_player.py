@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import traitlets
 
-from lrp_companion.arrays import bool_array, real_array
-from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.checks import InputError, choose
 from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.show.palette import styles
 from lrp_companion.show.tables import table
 from lrp_companion.terminal import visible
-from lrp_companion.widgets.base import Widget, check_address
+from lrp_companion.widgets.base import Widget, within
 
 
 class PerturbationPlayer(Widget, front="perturbation_player"):
@@ -52,25 +52,20 @@ class PerturbationPlayer(Widget, front="perturbation_player"):
                 hint="use perturbation_paths",
             )
         labels = {name: look.label for name, look in styles(methods).items()}
-        texts = [_plain(path) for path in paths]
-        left, right, address = methods[-2:][0], methods[-1], check_address("PerturbationPlayer", address)
+        texts, (left, right) = [_plain(path) for path in paths], (methods[-2:][0], methods[-1])
         data, (text, step) = {"methods": labels, "texts": texts}, _farthest_apart(texts, left, right)
         super().__init__(data=data, left=left, right=right, text=text, step=step, address=address)
 
+    _check_place = within("text", "step")
+
     @traitlets.validate("left", "right")
     def _check_method(self, proposal: Any) -> str:
-        if not self.data:
-            return proposal["value"]
         return choose("PerturbationPlayer", "method", proposal["value"], list(self.data["methods"]))
 
-    @traitlets.validate("text", "step")
-    def _check_place(self, proposal: Any) -> int:
-        name, value = proposal["trait"].name, proposal["value"]
-        if not self.data:
-            return value
+    def count(self, name: str) -> int:
+        """Return the number of texts, or of places along the longest curve."""
         texts = self.data["texts"]
-        most = len(texts) - 1 if name == "text" else _most_steps(texts)
-        return whole("PerturbationPlayer", name, value, least=0, most=most, hint="both count from 0")
+        return len(texts) if name == "text" else 1 + _most_steps(texts)
 
     def fallback(self) -> str:
         """Return the means of all curves of the first text as a table."""
@@ -108,20 +103,20 @@ def _farthest_apart(texts: Sequence[Mapping[str, Any]], left: str, right: str) -
     return max(gaps, key=lambda where: gaps[where])
 
 
-_NAME = "PerturbationPlayer"
-
-
 def _plain(path: Mapping[str, Any]) -> dict[str, Any]:
     """A text as the front end takes it."""
-    methods: dict[str, dict[str, Any]] = {}
-    for name, explained in path["methods"].items():
-        methods[name] = {"scores": real_array(_NAME, "scores", explained["scores"]).tolist()}
-        for order in ORDERS:
-            curve = explained[order]
-            methods[name][order] = {**curve, "logits": real_array(_NAME, "logits", curve["logits"]).tolist()}
+    methods = {
+        name: {
+            "scores": np.asarray(explained["scores"]).tolist(),
+            **{
+                of: {**explained[of], "logits": np.asarray(explained[of]["logits"]).tolist()} for of in ORDERS
+            },
+        }
+        for name, explained in path["methods"].items()
+    }
     return {
         "tokens": [visible(token) for token in path["tokens"]],
-        "special": bool_array(_NAME, "special", path["special"]).tolist(),
+        "special": np.asarray(path["special"]).tolist(),
         "label": visible(path["label"]),
         "methods": methods,
     }

@@ -12,7 +12,7 @@ import traitlets
 from lrp_companion.checks import InputError, choose
 from lrp_companion.metrics import Interval
 from lrp_companion.show.tables import table
-from lrp_companion.widgets.base import Widget, check_address
+from lrp_companion.widgets.base import Widget
 
 SCALE = 10_000  # values are carried as whole numbers of steps of 1e-4
 UNDEFINED = -32768  # a combination that a run lacks, or a value that is undefined
@@ -36,11 +36,6 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
 
     If a run lacks the combination, as IMDB lacks some removals, its closest combination is shown.
 
-    Raises
-    ------
-    InputError : cells that do not fill the grid of choices; a board, run, option or preset that does not
-        exist.
-
     >>> ProtocolSwitchboard(switchboard(runs))  # doctest: +SKIP
     ProtocolSwitchboard(Reviews: 2 runs, 432 combinations)
     """
@@ -51,44 +46,13 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
     choices = traitlets.List(traitlets.Unicode()).tag(sync=True)
 
     def __init__(self, data: Mapping[str, Any], *, address: str = "switchboard") -> None:
-        boards = list(data.get("boards", ()))
-        if not boards or len({board["key"] for board in boards}) != len(boards):
-            raise InputError(
-                "ProtocolSwitchboard",
-                got=f"{len(boards)} boards",
-                expected="one or more, each with its own key",
-                hint=_MAKE,
-            )
+        boards = list(data["boards"])
         self._cells = {
             (board["key"], run["key"]): _cells(board, run) for board in boards for run in board["runs"]
         }
-        starts = [self._state(board, board["start"]) for board in boards]
-        for board in boards:
-            for preset in board["presets"]:
-                self._state(board, {**board["start"], **preset["state"]})
-        board, run, choices = starts[0]
-        super().__init__(
-            data={"boards": boards},
-            board=board,
-            run=run,
-            choices=choices,
-            address=check_address("ProtocolSwitchboard", address),
-        )
-
-    def _state(self, board: Mapping[str, Any], state: Mapping[str, Any]) -> tuple[str, str, list[str]]:
-        """A start or preset as the three traits."""
-        where = f"ProtocolSwitchboard, {board['key']}"
-        run = choose(where, "run", state.get("run"), _run_keys(board))
-        choices = [choose(where, axis["key"], state.get(axis["key"]), _keys(axis)) for axis in board["axes"]]
-        unknown = set(state) - {"run", *(axis["key"] for axis in board["axes"])}
-        if unknown or not self._has(board, run, choices):
-            raise InputError(
-                where,
-                got=f"the state {dict(state)!r}",
-                expected="a run, an option per axis, and a combination that was measured",
-                hint=_MAKE,
-            )
-        return board["key"], run, choices
+        run, choices = _state(boards[0], {})
+        key = boards[0]["key"]
+        super().__init__(data={"boards": boards}, board=key, run=run, choices=choices, address=address)
 
     def _has(self, board: Mapping[str, Any], run: str, choices: Sequence[str]) -> bool:
         cells = self._cells[board["key"], run][0]
@@ -123,7 +87,7 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
         board = self._board()
         if self.run not in _run_keys(board):  # the page sends all three together, Python sets one
             with self.hold_trait_notifications():
-                _, self.run, self.choices = self._state(board, board["start"])
+                self.run, self.choices = _state(board, {})
 
     @traitlets.observe("run")
     def _fall_back(self, change: Any) -> None:
@@ -165,7 +129,7 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
         states = {preset["label"]: preset["state"] for preset in board["presets"]} or {"start": {}}
         rows = []
         for label, state in states.items():
-            _, run, choices = self._state(board, {**board["start"], **state})
+            run, choices = _state(board, state)
             values = self._values(board, run, choices)
             row = {"setting": label, "data and model": labels[run]}
             for axis, names, choice in zip(board["axes"], options, choices, strict=True):
@@ -184,7 +148,10 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
         )
 
 
-_MAKE = "make the data with lrp_companion.lab.boards.switchboard"
+def _state(board: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """The run and the choices of a board's start with some changes, as of a preset."""
+    state = {**board["start"], **changes}
+    return state["run"], [state[axis["key"]] for axis in board["axes"]]
 
 
 def _keys(axis: Mapping[str, Any]) -> list[str]:
@@ -212,13 +179,4 @@ def _cells(board: Mapping[str, Any], run: Mapping[str, Any]) -> tuple[np.ndarray
     shape = tuple(len(axis["options"]) for axis in board["axes"])
     cells = np.frombuffer(base64.b64decode(run["cells"]), dtype="<i2")
     lacking = np.frombuffer(base64.b64decode(run["undefined"]), dtype="<u2")
-    count = np.prod(shape)
-    fits = cells.size == 9 * count and lacking.size == count
-    if not fits or (cells.reshape(-1, 9)[:, 6] == UNDEFINED).all():
-        raise InputError(
-            "ProtocolSwitchboard",
-            got=f"{cells.size} and {lacking.size} numbers for the run {run['key']!r}",
-            expected=f"9 and 1 for each of {count} combinations, some of them measured",
-            hint=_MAKE,
-        )
     return cells.reshape(*shape, 9), lacking.reshape(shape)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import traitlets
 
-from lrp_companion.checks import InputError
 from lrp_companion.show.tables import table
 from lrp_companion.toys.softmax_step import SoftmaxStep
-from lrp_companion.widgets.base import Widget, check_address
+from lrp_companion.widgets.base import Widget
 
-FEWEST_TOKENS, MOST_TOKENS = 3, 6
 LIMITS = {"logits": 8.0, "values": 2.0}
 
 
@@ -22,61 +19,21 @@ class SoftmaxLab(Widget, front="softmax_lab"):
 
     `o = sum_i A_i v_i` with `A = softmax(z)`; the quantities are those of `toys.softmax_step.SoftmaxStep`.
 
-    Parameters
-    ----------
-    logits, values : 3 to 6 numbers each, logits z within 8 of zero, values v within 2.
-    address : the widget's name in the page.
-
     Attributes
     ----------
-    logits, values : what the reader sees and changes; while their lengths differ, the shorter one counts.
+    logits, values : 3 to 6 numbers each, logits z within 8 of zero, values v within 2; while their lengths
+        differ, the shorter one counts.
 
-    Raises
-    ------
-    InputError : lists of different lengths at the start, fewer than 3 or more than 6 numbers, numbers out of
-        range.
-
-    >>> SoftmaxLab(logits=(1, 0, 0), values=(2, 1, -1))
+    >>> SoftmaxLab(logits=[1, 0, 0], values=[2, 1, -1])
     SoftmaxLab(3 tokens)
     """
 
     links = ("logits", "values")
-    logits = traitlets.List(traitlets.Float()).tag(sync=True)
-    values = traitlets.List(traitlets.Float()).tag(sync=True)
+    logits = traitlets.List(traitlets.Float(min=-8, max=8), [2.0, 1, 0, 0], 3, 6).tag(sync=True)
+    values = traitlets.List(traitlets.Float(min=-2, max=2), [1, -0.5, 0.5, 0.25], 3, 6).tag(sync=True)
 
-    def __init__(
-        self,
-        *,
-        logits: Sequence[float] = (2, 1, 0, 0),
-        values: Sequence[float] = (1, -0.5, 0.5, 0.25),
-        address: str = "softmax",
-    ) -> None:
-        if len(logits) != len(values):
-            raise InputError(
-                "SoftmaxLab",
-                got=f"{len(logits)} logits and {len(values)} values",
-                expected="one value per logit",
-                hint="give both per token",
-            )
-        super().__init__(
-            logits=list(logits),
-            values=list(values),
-            data={"limits": LIMITS},
-            address=check_address("SoftmaxLab", address),
-        )
-
-    @traitlets.validate("logits", "values")
-    def _check(self, proposal: Any) -> list[float]:
-        name, numbers = proposal["trait"].name, proposal["value"]
-        limit, fits = LIMITS[name], FEWEST_TOKENS <= len(numbers) <= MOST_TOKENS
-        if not fits or not all(abs(number) <= limit for number in numbers):
-            raise InputError(
-                "SoftmaxLab",
-                got=f"{name} {numbers!r}",
-                expected=f"{FEWEST_TOKENS} to {MOST_TOKENS} numbers from -{limit:g} to {limit:g}",
-                hint="a page shows no more",
-            )
-        return numbers
+    def __init__(self, **state: Any) -> None:
+        super().__init__(**{"data": {"limits": LIMITS}, "address": "softmax", **state})
 
     def fallback(self) -> str:
         """Return the numbers of the state at start as a table."""

@@ -8,11 +8,10 @@ from typing import Any
 import traitlets
 
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError, shown
 from lrp_companion.completion import Completion
 from lrp_companion.show.tokens import KEY, token_heatmap
 from lrp_companion.terminal import quoted, visible
-from lrp_companion.widgets.base import Widget, check_address
+from lrp_companion.widgets.base import Widget, within
 
 
 class TokenHeatmap(Widget, front="token_heatmap"):
@@ -50,14 +49,13 @@ class TokenHeatmap(Widget, front="token_heatmap"):
         if isinstance(attributions, Completion):
             names = ["all", *(visible(quoted(token)) for token in attributions.tokens)]
         data = {"key": KEY, "answer": names}
-        super().__init__(rows=rows, data=data, address=check_address("TokenHeatmap", address))
+        super().__init__(rows=rows, data=data, address=address)
 
-    @traitlets.validate("chosen")
-    def _is_row(self, proposal: Any) -> int:
-        if not 0 <= proposal["value"] < max(1, len(self.data["answer"])):
-            got, expected = f"chosen {shown(proposal['value'])}", "0, or a token of a completion, from 1"
-            raise InputError("TokenHeatmap", got=got, expected=expected, hint="chosen=0 shows their sum")
-        return int(proposal["value"])
+    _check_chosen = within("chosen")
+
+    def count(self, name: str) -> int:
+        """Return how many rows there are to choose from."""
+        return max(1, len(self.data["answer"]))
 
     def linked(self) -> tuple[str, ...]:
         """Return the choice of a token, where there is one."""
