@@ -14,7 +14,7 @@ from typing import Any
 import lrp_companion as lrp
 
 HOME = str(Path(lrp.__file__).parent) + "/"
-BOUNDS = {"files": 19, "functions": 152, "calls": 2628, "calls outside rules and tape": 1041, "tokenizer": 1}
+BOUNDS = {"files": 19, "functions": 147, "calls": 2623, "calls outside rules and tape": 1036, "tokenizer": 1}
 """None may grow; goals: 12 files, 90 functions, 900 calls, the tokenizer once."""
 ARITHMETIC = ("rules.py", "propagation.py", "tape/", "families/wiring.py")
 
