@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import torch
 from lrp_book.records import config_of, real
+from lrp_companion.loading.offsets import offsets_of
 
 from lrp_companion.loading.classifier import Classifier, EncodedText, load_classifier
-from lrp_companion.loading.offsets import offsets_of
 from lrp_companion.methods import attribute, kept_logits
 from lrp_companion.methods.common import to_numpy
 from lrp_companion.sources import Dataset, load_dataset
