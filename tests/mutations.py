@@ -216,6 +216,7 @@ names = of("methods/__init__.py", "test_method_options.py::TestNames")
 packed = of("tape/packed.py", "test_packed.py")
 beginning = of("methods/perturbation.py", "test_packed.py")
 answer = of("methods/completion.py", "test_completion.py")
+ANSWERS = "test_completion.py::test_"
 answers = of("methods/perturbation.py", "test_completion.py")
 together = of("methods/request.py", "test_completion.py")
 step = of("toys/softmax_step.py", "test_softmax_step.py")
@@ -507,7 +508,20 @@ MUTATIONS: list[Mutation] = [
              "torch.tensor(place[:1] * len(place), device=device)"),
     answers("LOO reads one place for all tokens", "n % len(places)", "0"),
     answer("a contrast is added", "record.scores - other.scores", "record.scores + other.scores"),
-    answer("a completion without its first token", "joined[len(prompt) :]", "joined[len(prompt) + 1 :]"),
+    answer("a completion without its first token", "return ids[start:], [(", "return ids[start + 1 :], [(",
+           f"{ANSWERS}drawn_answers_are_the_tokens_of_the_whole_text"),
+    answer("the prompt's tokens change silently", "if ids[:start] != old or not spans or", "if not spans or",
+           f"{ANSWERS}drawn_answers_are_the_tokens_of_the_whole_text"),
+    answer("an unknown character is explained", "joined[a:b] == tokenizer.unk_token", "True",
+           f"{ANSWERS}an_answer_that_would_be_another_text_is_refused"),
+    answer("a closing token stands before the answer", "if text.bare: return text", "if True: return text",
+           f"{ANSWERS}what_closes_a_prompt_does_not_stand_before_its_answer"),
+    answer("the tokenizer's end alone", "config, config.get_text_config(), clf.tokenizer)", "clf.tokenizer)",
+           f"{ANSWERS}an_answer_ends_where_generate_ends_it"),
+    answer("words of what stands there so far", "follows=joined[stop:]", 'follows=""',
+           f"{ANSWERS}words_grow_together_while_an_answer_goes_on"),
+    pairs("a text that another thread cut", "if whole and all(all(one.attention_mask) for one in parts):",
+          "if True:", "test_texts.py::test_threads_read_what_one_thread_reads"),
     answer("all places have one class", "read=place, along=text", "read=1, along=text"),
     packed("LayerNorm without its residual", "_apply(layer.mlp_branch_norm, layer.down(inner)).add_(x)",
            "_apply(layer.mlp_branch_norm, layer.down(inner))"),
@@ -534,7 +548,7 @@ MUTATIONS: list[Mutation] = [
            file="loading/comparison.py"),
     loaded("NaN at load", "if not (theirs.isfinite().all() and ours.isfinite().all()):", "if False:",
            file="loading/comparison.py"),
-    same_logit("a cut text by hand", "max_length=self.max_tokens,", "max_length=None,",
+    same_logit("a cut text by hand", "bare=bare, max_length=most", "bare=bare",
                "a_text_is_cut_as_its_tokenizer_cuts_it", file="loading/texts.py"),
     same_logit("padding at the end is read", "read = others[-1] if others else 0", "read = None",
                "a_removed_last_word_moves_the_place_that_is_read", file="loading/texts.py"),
@@ -549,7 +563,10 @@ MUTATIONS: list[Mutation] = [
                "frequencies_stay_in_float32"),
     same_logit("no text is compared again", "for text in texts:", "for text in ():",
                "all_texts_are_compared_if_asked", file="loading/comparison.py"),
-    same_logit("messages without the answer's start", "asked = self.prompts and", "asked = False and",
+    same_logit("a begun answer is closed", '"continue_final_message" if begun else', '"no" if begun else',
+               "a_talk_is_what_the_chat_template_makes_of_it", file="loading/texts.py"),
+    same_logit("messages without the answer's start", '"add_generation_prompt": self.prompts',
+               '"add_generation_prompt": False',
                "a_talk_is_what_the_chat_template_makes_of_it", file="loading/texts.py"),
     same_logit("token types that GPT-2 adds", "wiring.types > 1 or _adds_types(clf, text)",
                "wiring.types > 1", "token_types_that_gpt2_adds_as_words_are_refused",

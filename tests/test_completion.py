@@ -394,6 +394,14 @@ def test_what_closes_a_prompt_does_not_stand_before_its_answer(writers: dict[str
     assert "</s>" not in answer[0].tokens and answer[0].tokens[0] == "<s>"
 
 
+def test_a_pair_goes_on_in_its_second_text(writers: dict[str, lrp.Classifier]) -> None:
+    clf = writers["bytes"]
+    answer = lrp.attribute(clf, ("the film", "the plot"), method="loo", completion=" was slow")
+    whole = clf.tokenizer("the film", "the plot was slow")["input_ids"]
+    assert [record.target for record in answer] == whole[-2:] and len(answer[-1].tokens) == len(whole) - 1
+    assert answer.text == " was slow" and answer[0].text == "the film\nthe plot"
+
+
 def test_words_grow_together_while_an_answer_goes_on(writers: dict[str, lrp.Classifier]) -> None:
     for name in ("bytes", "wordpiece"):
         answer = lrp.attribute(

@@ -21,7 +21,6 @@ import torch
 from lrp_book.records import config_of, real
 
 from lrp_companion.loading.classifier import Classifier, EncodedText, load_classifier
-from lrp_companion.loading.offsets import offsets_of
 from lrp_companion.methods import attribute, kept_logits
 from lrp_companion.methods.common import to_numpy
 from lrp_companion.sources import Dataset, load_dataset
@@ -76,9 +75,8 @@ def words_of(clf: Classifier, text: EncodedText, name: str) -> np.ndarray:
     """The tokens of the review; of the other sets all tokens."""
     if name != "sst2":
         return ~text.special
-    joined, offsets = offsets_of(clf, text)
-    first, last = len(BEFORE), len(joined) - len(AFTER)
-    return np.array([start < last and end > first for start, end in offsets]) & ~text.special
+    first, last = len(BEFORE), len(text.joined) - len(AFTER)
+    return np.array([start < last and end > first for start, end in text.offsets]) & ~text.special
 
 
 def make(
