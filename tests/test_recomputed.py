@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 import random
+import re
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from lrp_book import primary
 from lrp_book.ch06_causes import by_first_sign, interventions, site_change
 from lrp_book.ch06_protocol import matched_share, stated_cells
 from lrp_book.layers import standing
@@ -26,8 +28,9 @@ from plain_rows import counted, plain_loo, plain_r
 
 from lrp_companion.attribution import SITES
 from lrp_companion.lab.load import TextRun, load_run
-from lrp_companion.lab.paper.primary import summary
+from lrp_companion.lab.paper.primary import ahead, by_training, summary
 from lrp_companion.lab.paper.protocol_grid import grid
+from lrp_companion.metrics.statistics import side_of_zero
 from lrp_companion.schema import Protocol
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -337,3 +340,21 @@ def test_the_primary_analysis_from_the_files_alone():
     assert told[0] == ("-0.015 [-0.032, 0.002]", 8, "level")
     assert [(below, verdict) for _, below, verdict in told[1:]] == [(7, "level"), (4, "open"), (5, "level")]
     assert plain[0].abs().max() < 0.30 / 2, "the paper's difference is in no training's reach"
+
+
+def test_the_page_of_the_primary_analysis_says_what_its_tables_say():
+    page = (RESULTS.parent / "book" / "primary.md").read_text(encoding="utf-8")
+    assert (
+        re.findall(r"\{primary-analysis\} (\S+)", page)
+        == list(dict.fromkeys(primary.TABLES))
+        == [*("summary", "encoders", "trainings", "otherwise", "reviews", "length")]
+    )
+    told = {name: repr(make(of_records())) for name, make in primary.TABLES.items()}
+    assert "−0.015 [−0.032, 0.002]" in told["summary"] and told["summary"].count("level") == 3
+    assert [told["otherwise"].count(word) for word in ("level", "open")] == [12, 4], "no verdict changes"
+    reviews = by_training(primary.on_reviews())
+    assert {ahead(value) for value in reviews["words, rank"]} == {"AttnLRP"}
+    assert ahead(reviews["words, Pearson"].iloc[-1]) == "AttnLRP"
+    assert {ahead(value) for value in reviews["words, Pearson"].iloc[:-1]} == {"level", "open"}
+    length = summary(against_length(of_records())).d
+    assert [side_of_zero(value) for value in length] == ["across", "across", "across", "below"]

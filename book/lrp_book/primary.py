@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
@@ -184,22 +184,24 @@ def length_table(of: Leads) -> Table:
     return table(rows, caption="What d goes with; 95 % intervals over encoders")
 
 
+TABLES: Mapping[str, Callable[[Leads], Table]] = {
+    "summary": lambda of: summary_table(summary(of)),
+    "encoders": encoders_table,
+    "trainings": trainings_table,
+    "otherwise": lambda of: otherwise_table(otherwise(of, str(RESULTS))),
+    "reviews": lambda _: trainings_table(on_reviews()),
+    "length": length_table,
+}
+
+
 class PrimaryAnalysis(SphinxDirective):
-    """A table of the primary analysis, by its name."""
+    """A table of the primary analysis, by its name in `TABLES`."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         """Return the table as raw HTML."""
-        of = of_records()
-        made: Table = {
-            "summary": lambda: summary_table(summary(of)),
-            "encoders": lambda: encoders_table(of),
-            "trainings": lambda: trainings_table(of),
-            "reviews": lambda: trainings_table(on_reviews()),
-            "length": lambda: length_table(of),
-            "otherwise": lambda: otherwise_table(otherwise(of, str(RESULTS))),
-        }[self.arguments[0]]()
+        made = TABLES[self.arguments[0]](of_records())
         return [nodes.raw("", made._repr_html_(), format="html", classes=["output", "text_html"])]
 
 
