@@ -46,6 +46,7 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
+DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
 class Classifier:
@@ -389,7 +390,8 @@ def load_classifier(
 
     Raises
     ------
-    InputError : a network of texts without a tokenizer, or a tokenizer without a network.
+    InputError : a network of texts without a tokenizer, a tokenizer without a network, or a device or dtype
+        that is none of these.
     SourceError : the folder, the hub or the id cannot be reached.
     ModelError : the family or the task is not supported; weights that the network lacks or does not take;
         logits that are not finite, or not those of the network itself.
@@ -401,6 +403,7 @@ def load_classifier(
     dtype = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
     weights_dtype = DTYPES[choose("load_classifier", "dtype", dtype, tuple(DTYPES))]
     choose("load_classifier", "compare", compare, COMPARE)
+    choose("load_classifier", "device", str(device).partition(":")[0], DEVICES)
     place = torch.device(device)
     files = readable(model, tokenizer, revision, device_map=device_map)
     with quietly():
