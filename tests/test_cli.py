@@ -92,7 +92,6 @@ def test_explain_between_one_pass_and_exact(capsys, arguments, options):
         ("explain 'a film' --bypass ''", "layers from 1 to 999"),
         ("explain 'a film' --method ig --n-steps 10000000", "from 1 to 1000"),
         ("explain 'a film' --target 7", "target 7; expected a class from 0 to 1"),
-        ("explain 'a film' --device abacus", "device 'abacus'"),
         ("explain 'a film' --site sentence", "--site"),
         (f"explain '{'film ' * 600}'", "602 tokens; expected at most 512"),
         ("explode", "explode"),

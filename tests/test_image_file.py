@@ -222,7 +222,7 @@ def test_an_array_in_fortrans_order_is_read(tmp_path: Path) -> None:
         (np.ma.array(np.zeros((1, 28, 28)), mask=True), "784 entries are masked"),
         ([np.ma.array(np.zeros((28, 28)), mask=np.eye(28))], "28 entries are masked"),
         (np.full((1, 28, 28), np.nan), "not finite"),
-        (np.full((1, 28, 28), 255.0), "values from 255 to 255"),
+        (np.full((1, 28, 28), 256.0), "from 256 to 256"),
         (np.zeros((1, 28, 28), complex), "type ndarray"),
         (np.zeros((1, 28, 28), bool), "type ndarray"),
         (np.full((1, 28, 28), "0"), "type ndarray"),

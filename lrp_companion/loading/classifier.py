@@ -45,6 +45,7 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
+DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
 class Classifier:
@@ -427,7 +428,8 @@ def load_classifier(
 
     Raises
     ------
-    InputError : a network of texts without a tokenizer, or a tokenizer without a network.
+    InputError : a network of texts without a tokenizer, a tokenizer without a network, or a device or dtype
+        that is none of these.
     SourceError : the folder, the hub or the id cannot be reached.
     ModelError : the family or the task is not supported; weights that the network lacks or does not take;
         logits that are not finite, or not those of the network itself.
@@ -439,6 +441,7 @@ def load_classifier(
     dtype = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
     weights_dtype = DTYPES[choose("load_classifier", "dtype", dtype, tuple(DTYPES))]
     choose("load_classifier", "compare", compare, COMPARE)
+    choose("load_classifier", "device", str(device).partition(":")[0], DEVICES)
     place = torch.device(device)
     files = readable(model, tokenizer, revision, device_map=device_map)
     with quietly():
