@@ -369,7 +369,7 @@ MUTATIONS: list[Mutation] = [
     wired("keys and queries of a bias exchanged", "keys.unsqueeze(-2) - queries.unsqueeze(-1)",
           "queries.unsqueeze(-1) - keys.unsqueeze(-2)"),
     tokenwise("activations pass everything", "g = rules.elementwise(g, self.slope)", "g = g * 1"),
-    tokenwise("slope at zero of every activation 1", "autograd.grad(activation(zero.clone()), zero)[0].item()",
+    tokenwise("slope at zero always 1", "autograd.grad(activation(zero.clone()), zero)[0].item()",
           "autograd.grad(zero * 1.0, zero)[0].item()"),
     # families with norms before their branches
     rule("RMSNorm: gamma forgotten", "return _stabilised(g_y, y, eps) * (gamma / rms)",
@@ -596,7 +596,7 @@ MUTATIONS: list[Mutation] = [
              "if False", ("test_modules.py::test_what_computes_something_else_is_refused_in_one_line",)),
     Mutation("modules: texts of odd heads are compared once", "loading/comparison.py",
              "or clf.identity.foreign", "",
-             ("test_modules.py::test_an_unknown_head_is_refused_or_explained_as_it_computes",)),
+             ("test_modules.py::test_with_a_module_of_ones_own_every_text_is_compared",)),
     same_logit("messages without the answer's start", "asked = self.prompts and", "asked = False and",
                "a_talk_is_what_the_chat_template_makes_of_it", file="loading/texts.py"),
     same_logit("token types that GPT-2 adds", "wiring.types > 1 or _adds_types(clf, text)",
