@@ -68,8 +68,8 @@ def test_nothing_runs_before_the_refusal(clf: Classifier, monkeypatch: pytest.Mo
     def work(*_: object, **__: object) -> None:
         raise AssertionError("the model ran")
 
-    monkeypatch.setattr(type(clf.encoder), "forward", work)
-    monkeypatch.setattr(type(clf.network), "forward", work)
+    monkeypatch.setattr(clf.encoder, "forward", work)
+    monkeypatch.setattr(Classifier, "run_network", work)
     good = list(TEXTS)
     message(InputError, attribute, clf, [*good, ""], method="loo")
     for method, name, value in (
