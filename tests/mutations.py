@@ -204,6 +204,11 @@ def same_logit(name: str, old: str, new: str, test: str, *, file: str = "loading
     return Mutation(f"own logits: {name}", file, old, new, (f"test_own_logits.py::test_{test}",))
 
 
+def followed(name: str, old: str, new: str, *, file: str = "loading/comparison.py") -> Mutation:
+    """A mutation of what makes a network that is changed explained as it computes now."""
+    return Mutation(f"changed network: {name}", file, old, new, ("test_changed_network.py",))
+
+
 soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
 kept = of("tape/attention.py", "test_mask_gradient.py")
 hybrid = of("methods/hybrid.py", "test_hybrid.py")
@@ -336,8 +341,8 @@ MUTATIONS: list[Mutation] = [
     wired("keys and queries of a bias exchanged", "keys.unsqueeze(-2) - queries.unsqueeze(-1)",
           "queries.unsqueeze(-1) - keys.unsqueeze(-2)"),
     tokenwise("activations pass everything", "g = rules.elementwise(g, self.slope)", "g = g * 1"),
-    tokenwise("slope at zero of every activation 1", "torch.autograd.grad(activation(zero), zero)[0].item()",
-          "1.0"),
+    tokenwise("slope at zero always 1", "autograd.grad(activation(zero.clone()), zero)[0].item()",
+          "autograd.grad(zero * 1.0, zero)[0].item()"),
     # families with norms before their branches
     rule("RMSNorm: gamma forgotten", "return _stabilised(g_y, y, eps) * (gamma / rms)",
          "return _stabilised(g_y, y, eps) / rms"),
@@ -563,6 +568,20 @@ MUTATIONS: list[Mutation] = [
                "frequencies_stay_in_float32"),
     same_logit("no text is compared again", "for text in texts:", "for text in ():",
                "all_texts_are_compared_if_asked", file="loading/comparison.py"),
+    followed("a changed module is not seen", "or self._of_class(module) != of_class", ""),
+    followed("another module is not seen", "or module._modules != children", ""),
+    followed("a hook is not seen", "if hook not in known", "if False"),
+    followed("a network is not read again", "if changed is not None:", "if False:",
+             file="loading/classifier.py"),
+    followed("a slope at 0 from a leaf", "activation(zero.clone())", "activation(zero)",
+             file="tape/steps.py"),
+    Mutation("modules: a linear map is called", "tape/steps.py", "z = mapped(linear, x)", "z = linear(x)",
+             ("test_modules.py::test_what_computes_something_else_is_refused_in_one_line",)),
+    Mutation("modules: any activation function", "families/modules.py", "if not is_elementwise(activation)",
+             "if False", ("test_modules.py::test_what_computes_something_else_is_refused_in_one_line",)),
+    Mutation("modules: texts of odd heads are compared once", "loading/comparison.py",
+             "or clf.identity.foreign", "",
+             ("test_modules.py::test_with_a_module_of_ones_own_every_text_is_compared",)),
     same_logit("a begun answer is closed", '"continue_final_message" if begun else', '"no" if begun else',
                "a_talk_is_what_the_chat_template_makes_of_it", file="loading/texts.py"),
     same_logit("messages without the answer's start", '"add_generation_prompt": self.prompts',

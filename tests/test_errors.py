@@ -70,7 +70,7 @@ def test_nothing_runs_before_the_refusal(clf: Classifier, monkeypatch: pytest.Mo
         raise AssertionError("the model ran")
 
     monkeypatch.setattr(clf.encoder, "forward", work)
-    monkeypatch.setattr(clf.network, "forward", work)
+    monkeypatch.setattr(Classifier, "run_network", work)
     good = list(TEXTS)
     message(InputError, attribute, clf, [*good, ""], method="loo")
     for method, name, value in (

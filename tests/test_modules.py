@@ -139,6 +139,24 @@ def test_an_unknown_head_is_refused_or_explained_as_it_computes(kind: str, famil
                 assert kind == "OfSigns"
 
 
+def test_with_a_module_of_ones_own_every_text_is_compared() -> None:
+    """It may decide by numbers that no trial text has."""
+    later: list[int] = []
+
+    class Later(Own):
+        def between(self, z: Tensor) -> Tensor:
+            return -torch.tanh(z) if later else torch.tanh(z)
+
+    network: Any
+    network, tokenizer = build("roberta", layers=2, labels=3)
+    network.classifier = Later()
+    clf = load_classifier(network.eval(), tokenizer)
+    lrp.attribute(clf, TEXTS[3], method="attnlrp")
+    later.append(1)
+    with pytest.raises(ModelError, match="by the network"):
+        lrp.attribute(clf, TEXTS[0], method="attnlrp")
+
+
 def test_a_family_of_ones_own_has_a_head_of_ones_own() -> None:
     """As CONTRIBUTING shows."""
 

@@ -66,9 +66,9 @@ def kept_logits(
     texts as fit into a batch.
     """
     check_removal(clf, removal)
+    at_once = budget(batch_tokens, clf.device, work="removals")
     with as_recorded(clf.device, clf.network):
         compare(clf, list({id(text): text for text, _ in jobs}.values()))
-    at_once = budget(batch_tokens, clf.device, work="removals")
     numbered, words = clf.vocabulary([text for text, _ in jobs])
     read = [[row_read(clf, text)] if places is None else places for text in numbered]
     rows = [
