@@ -32,7 +32,6 @@ from hypothesis import strategies as st
 from PIL import Image
 from plain_values import COMPARED, FAMILIES, Plain, compare, explained, near
 from tiny_models import build
-from widget_cases import changed, page_of, places, widget_arguments
 
 import lrp_companion as lrp
 from lrp_companion.attribution import SITES
@@ -243,8 +242,6 @@ def subjects(model: Path) -> dict[str, Subject]:
         near(values[0], wanted, f"removal from {text!r}")
         return values
 
-    arguments = widget_arguments(clf)
-
     def keeps(entry: Any, removal: Any) -> Any:
         evaluate = lrp.removal_evaluator(clf, "a film", target=1, removal=removal)
         values = evaluate([[*entry, *[True] * (length - 1)]])
@@ -253,13 +250,6 @@ def subjects(model: Path) -> dict[str, Subject]:
 
     def pixels_of(channels: Any, **given: Any) -> Any:
         return read_image(image_file(folder, **given), channels=channels)
-
-    def widget(name: str, at: int, odd: Any) -> Any:
-        paths = [
-            *places(arguments[name]),
-            *([] if name in ("LiveSentence", "SentenceBox") else [("address",)]),
-        ]
-        return page_of(name)(**changed(arguments[name], paths[at % len(paths)], odd))
 
     def tokenizer_of(pattern: Any, part: Any, text: Any) -> Any:
         try:
@@ -341,7 +331,7 @@ def subjects(model: Path) -> dict[str, Subject]:
         "token_heatmap": Subject(
             lambda **given: lrp.token_heatmap(**given)._repr_html_(), lambda html: "<script" not in html,
             {"attributions": st.sampled_from([record(), [record(), record()]])},
-            {"titles": just(["one"]), "loo": just(record())},
+            {"titles": just(["one"]), "loo": just(record())}, odd=False,
         ),
         "Protocol": Subject(
             lrp.Protocol, str, {"site": st.sampled_from(SITES)},
@@ -363,10 +353,6 @@ def subjects(model: Path) -> dict[str, Subject]:
             lambda **given: [lrp.Attribution(**{**record().to_dict(), **given})], are_records,
             {"scores": just([0.1, 0.2])},
             {name: just(value) for name, value in record().to_dict().items() if name != "scores"},
-        ),
-        "widgets": Subject(
-            widget, lambda page: "lrp-widget" in page,
-            {"name": st.sampled_from(sorted(arguments)), "at": st.integers(0, 10_000), "odd": ODD}, odd=False,
         ),
         "families": Subject(
             lambda name: lrp.family(name), callable,

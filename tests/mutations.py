@@ -454,7 +454,7 @@ MUTATIONS: list[Mutation] = [
     masks("back to front from the front", "for k in reversed(numbers)", "for k in numbers"),
     masks("AttnLRP last", "[NONE, *on_paths]", "[*on_paths, NONE]"),
     # all masks at once, and what follows from them
-    layer_block("half of the value path lost", "half.mul_(2)", "half"),
+    layer_block("half of the value path lost", "half.div_(share)", "half"),
     attention("scores not scaled", "wiring.scale_of(queries.shape[-1]) * queries", "1.0 * queries",
               "test_encoder.py"),
     rule("small epsilon taken for none", "return g if eps == 0 else", "return g if eps < 1 else"),
@@ -492,6 +492,8 @@ MUTATIONS: list[Mutation] = [
     words("a token joins any unit before it", "last >= reached[k][0]", "last >= 0"),
     words("bytes shown as they are spelt", "out.append(text[max(start, shown) : end] or FURTHER)",
           "out.append(token)"),
+    words("a letter shown with its space's token, too", "elif start == end or not token.strip(_SPACES):",
+          "elif start == end:"),
     attribution("cancelled sums scale", "abs(scale) > CANCELLED * sizes.sum()", "abs(scale) >= 0"),
     loo("sign of LOO", "values[0] - values[1:]", "values[1:] - values[0]"),
     loo("[MASK] and [PAD] swapped", 'clf.mask_id if removal == "mask-token"',

@@ -196,8 +196,6 @@ def test_loo_comes_first_and_every_row_tells_its_r():
     [
         (lambda: token_heatmap([]), "got 0 rows and 0 titles; expected Attributions, at least one"),
         (lambda: token_heatmap(record(["a"], [1.0]), titles=["x", "y"]), "1 rows and 2 titles"),
-        (lambda: token_heatmap(["a"], titles=["x"]), "expected Attributions"),
-        (lambda: token_heatmap(record(["a"], [1.0]), titles=record(["a"], [1.0])), "got titles Attribution"),
         (
             lambda: token_heatmap(record(["a"], [1.0]), loo=record(["b"], [1.0])),
             "rows with other tokens than loo; expected one text",
@@ -209,19 +207,6 @@ def test_loo_comes_first_and_every_row_tells_its_r():
             "expected neighbouring columns of this table",
         ),
         (lambda: table([{"a": 1}], groups={"x": ["z"]}), "expected neighbouring columns"),
-        (
-            lambda: layer_curves({"sideways": [interval(0.1)]}),
-            "expected some of front-to-back, back-to-front, single",
-        ),
-        (
-            lambda: layer_curves({"single": [interval(0.1)], "front-to-back": [interval(0.1)] * 2}),
-            "one step per layer each",
-        ),
-        (
-            lambda: layer_curves({"single": [interval(0.1)]}, paper={"single": [0.1] * 12}),
-            "12 values of the paper for single; expected 1",
-        ),
-        (lambda: method_dots({}), "got no groups, or an empty one"),
     ],
 )
 def test_views_refuse_by_name(call, words):

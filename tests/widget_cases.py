@@ -1,8 +1,7 @@
-"""Every widget with good arguments, from a tiny model, and the same with one thing in them changed."""
+"""Every widget with good arguments, from a tiny model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -77,38 +76,3 @@ def widget_arguments(clf: Any, *further: str) -> dict[str, dict[str, Any]]:
         "SentenceBox": {"live": model},
         "LiveSentence": {"widget": lrp.widgets.LayerToggles(lattices[0], loo), "explain": len},
     }
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths of everything within nested mappings and lists."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in items:
-        yield (*path, key)
-        yield from places(inner, (*path, key))
-
-
-def changed(arguments: dict[str, Any], path: tuple[Any, ...], odd: Any) -> dict[str, Any]:
-    """The arguments with an odd value at one path."""
-    out = {name: _copied(value) for name, value in arguments.items()}
-    holder: Any = out
-    for key in path[:-1]:
-        holder = holder[key]
-    holder[path[-1]] = odd
-    return out
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(inner) for key, inner in value.items()}
-    return [_copied(inner) for inner in value] if isinstance(value, list) else value
-
-
-def page_of(name: str) -> Callable[..., str]:
-    """A function from a widget's arguments to its markup."""
-    import lrp_companion.widgets as widgets
-
-    def page(**given: Any) -> str:
-        made = getattr(widgets, name)(**given)
-        return str(made._repr_mimebundle_()["text/html"] if name == "LiveSentence" else made.page_html())
-
-    return page

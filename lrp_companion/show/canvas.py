@@ -65,6 +65,7 @@ FIGURE_WIDTH = (
     5.0  # inches; 10 points stay legible on a phone of 360 px, where a page shrinks the image to fit
 )
 NAME_SIZE = 9.0  # points of a name at its line
+NAME_LINE = {"arrowstyle": "-", "linewidth": 0.6, "shrinkA": 0}
 SLIDE = 9.0, 4.3  # inches of a figure that fills a slide; 10 points are 18 px there
 DPI = 144
 LOOK: dict[Any, Any] = {
@@ -179,13 +180,7 @@ def label_ends(axes: Axes, names: Sequence[Name]) -> None:
             fontsize=NAME_SIZE,
             va="center",
             annotation_clip=False,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": name.colour,
-                "linewidth": 0.6,
-                "shrinkA": 0,
-                "shrinkB": 3,
-            },
+            arrowprops={**NAME_LINE, "color": name.colour, "shrinkB": 3},
             gid="end",
         )
 
@@ -202,13 +197,7 @@ def label_points(axes: Axes, names: Sequence[Name]) -> None:
             fontsize=NAME_SIZE,
             va="center",
             ha="center",
-            arrowprops={
-                "arrowstyle": "-",
-                "color": name.colour,
-                "linewidth": 0.6,
-                "shrinkA": 0,
-                "shrinkB": 4,
-            },
+            arrowprops={**NAME_LINE, "color": name.colour, "shrinkB": 4},
             gid="point",
             path_effects=[withStroke(linewidth=2.5, foreground="white")],
         ).set_in_layout(False)

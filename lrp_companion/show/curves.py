@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from lrp_companion.checks import InputError
 from lrp_companion.metrics import Interval
 from lrp_companion.registry import Style
 from lrp_companion.show.canvas import (
@@ -59,7 +58,7 @@ def layer_curves(
     quantity : what the vertical axis shows.
     wide : panels side by side, as on a slide.
     """
-    last = _check_paths(paths, paper or {})
+    (last,) = {len(steps) for steps in paths.values()}
     figure, panels = drawing(
         layer_alt(paths, quantity, title),
         **_grid(len(paths), wide=wide, height=0.9 + 1.45 * len(paths)),
@@ -104,28 +103,6 @@ def _grid(count: int, *, wide: bool, height: float) -> dict[str, Any]:
     return {"rows": count, "height": height}
 
 
-def _check_paths(paths: Mapping[str, Sequence[Interval]], paper: Mapping[str, Sequence[float]]) -> int:
-    """Return the number of layers that all paths have; raise `InputError` where they differ."""
-    lengths = {name: len(steps) for name, steps in paths.items()}
-    if set(paths) - set(PATH_TITLES) or len(set(lengths.values())) != 1 or not all(lengths.values()):
-        raise InputError(
-            "layer_curves",
-            got=f"paths {lengths}",
-            expected=f"some of {', '.join(PATH_TITLES)}, one step per layer each",
-            hint="pass one interval per layer and path",
-        )
-    last = next(iter(lengths.values()))
-    for name, values in paper.items():
-        if name in paths and len(values) != last:
-            raise InputError(
-                "layer_curves",
-                got=f"{len(values)} values of the paper for {name}",
-                expected=f"{last}, one per step",
-                hint="leave the paper out for a model of other depth",
-            )
-    return last
-
-
 def _path(axes: Axes, name: str, steps: Sequence[Interval], paper: Sequence[float] | None) -> None:
     """One path over layer k with its band, and the paper's values where there are any."""
     style, last = styles([name])[name], len(steps)
@@ -167,13 +144,6 @@ def method_dots(
     paper : the paper's value by method, drawn as open squares and named as the paper's, in every panel.
     wide : panels side by side, as on a slide.
     """
-    if not groups or not all(groups.values()):
-        raise InputError(
-            "method_dots",
-            got="no groups, or an empty one",
-            expected="panel to method to Interval",
-            hint="pass {'words only': {'loo': interval}}",
-        )
     count = sum(map(len, groups.values()))
     ratios: dict[str, Any] = (
         {} if wide else {"height_ratios": [len(group) + 0.6 for group in groups.values()]}
