@@ -193,6 +193,16 @@ worth = of("book/lrp_book/worth.py", "test_ch05.py::test_loo_of_another_training
 split = of(
     "book/lrp_book/ch06_causes.py", "test_recomputed.py::test_the_split_by_the_sign_at_cls[imdb-companion]"
 )
+
+
+SAME_SCORES = "layers_on_two_devices_give_the_same_scores"
+
+
+def spread(name: str, file: str, old: str, new: str, test: str = SAME_SCORES) -> Mutation:
+    """A mutation of what moves between devices."""
+    return of(file, f"test_devices.py::test_{test}")(f"devices, {name}", old, new)
+
+
 edges = of("methods/edges.py", "test_edges.py")
 cuts = of("tape/attention.py", "test_edges.py::TestCuts")
 cut_texts = of("methods/lrp.py", "test_edges.py::TestKeyCut")
@@ -646,6 +656,16 @@ MUTATIONS: list[Mutation] = [
     seen("processors of any kind", "loading/images.py", "if not KINDS.fullmatch(", "if not str("),
     seen("a baseline of zero vectors", "methods/gradient.py",
          "start = clf.encoder.embed(torch.zeros_like(ids))", "start = torch.zeros_like(word)"),
+    spread("a layer where the one before it is", "tape/encoder.py", "LayerBlock.run(wiring, x.to(place),",
+           "LayerBlock.run(wiring, x,"),
+    spread("a mask that stays", "tape/encoder.py", "context.to(place)", "context"),
+    spread("relevance that stays", "tape/layer.py", "g = g.to(self.output.device)", "g = g * 1"),
+    spread("masks gathered elsewhere", "propagation.py", "g.to(home), weight", "g, weight",
+           "every_method_and_the_check[electra-False]"),
+    spread("removals where words are", "tape/packed.py", "if x.device != layer.device:", "if False:"),
+    spread("attention that stays", "methods/rollout.py", "layer.to(ids.device) for layer", "layer for layer"),
+    spread("a level elsewhere", "methods/levels.py", "g = g.to(layer.output.device)", "g = g * 1",
+           "every_method_and_the_check[electra-False]"),
     edges("edges: no divisor", "cls(a / (1 - a).scatter(-1, largest, 1.0)", "cls(a / (1 - 0 * a)"),
     edges("edges: nothing is masked above", "[None if k <= number else masked for k", "[None for k"),
     edges("secant: own queries count", "(effects * ~own if", "(effects if"),

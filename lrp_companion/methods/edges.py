@@ -276,7 +276,8 @@ def _scores(tape: Tape, lost: Sequence[Sequence[Removal]], g: Sequence[Tensor]) 
     for of_layer, whole in zip(lost, g, strict=True):
         parts = whole.split([one.values.shape[1] for one in of_layer], 1)
         for one, part in zip(of_layer, parts, strict=True):
-            effects = one.effects(part).sum(1)  # (B, T, T), of a mean (B, 1, T)
+            # (B, T, T), of a mean (B, 1, T); layers may lie on several devices
+            effects = one.effects(part.to(one.ratio.device)).sum(1).to(own.device)
             total.append((effects * ~own if effects.shape[1] == own.shape[1] else effects).sum(1))
     return torch.stack(total).sum(0)
 

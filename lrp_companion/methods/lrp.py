@@ -203,11 +203,14 @@ def _cut_paths(
     attended: Tensor,
 ) -> list[PathCut]:
     """The cuts at the tokens (B, T) of a batch; of texts that share a pass the longest has all tokens."""
+    if not cuts:
+        return []
     some = [texts[i] for i in rows]
     some = some if len(some) == len(attended) else [max(some, key=len)]
-    special = torch.zeros_like(attended, dtype=torch.bool)
-    for row, text in zip(special, some, strict=True):
-        row[: len(text)] = torch.as_tensor(text.special)
+    marks = np.zeros(attended.shape, dtype=bool)
+    for row, text in zip(marks, some, strict=True):
+        row[: len(text)] = text.special
+    special = torch.as_tensor(marks, device=attended.device)
     known = {"special": special, "all": attended.bool(), "sinks": None}
     return [
         PathCut(path, attended.bool(), known[tokens], SINK, frozenset(layers) or None)
