@@ -6,8 +6,9 @@ logits of the tape, which LRP walks, and those of `packed_logits`, which removal
 
 from __future__ import annotations
 
+import copy
 import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -54,12 +55,12 @@ class Identity:
     """
 
     def __init__(self, network: Any) -> None:
-        self.network, self.config = network, dict(vars(network.config))
+        self.network, self.config = network, copy.deepcopy(vars(network.config))
         self.of_all = self._of_all()
         kinds = [of for module in network.modules() for of in (type(module), type(module).forward)]
         self.foreign = not {of.__module__.partition(".")[0] for of in kinds} <= KNOWN
         self.parts = [
-            (path, module, vars(module).copy(), module._modules.copy(), self._of_class(module))
+            (path, module, vars(module).copy(), module._modules.copy(), _of_class(module))
             for path, module in network.named_modules()
         ]
         self.hooks = [hook for _, module, *_ in self.parts for _, hook in hooks_of(module)]
@@ -68,11 +69,6 @@ class Identity:
     def _of_all() -> list[Any]:
         """The hooks of all modules there are."""
         return [list(getattr(of_all_modules, f"_global{name}").values()) for name in HOOKS]
-
-    @staticmethod
-    def _of_class(module: nn.Module) -> tuple[Any, ...]:
-        numbers = [(id(p), p.dtype, p.device) for p in module._parameters.values() if p is not None]
-        return type(module), type(module).forward, numbers
 
     def changed(self) -> str | None:
         """The path of the first module that is another one now, "" for the network; None: nothing changed.
@@ -86,18 +82,21 @@ class Identity:
             if any(map(now.__getitem__, HOOKS)) or "forward" in now:
                 check_hooks_of("attribute", path, module, self.hooks)
             then["training"] = now["training"]
-            if not same(now, then) or module._modules != children or self._of_class(module) != of_class:
+            kind, forward, numbers = of_class
+            try:
+                same = now == then and module._modules == children
+            except RuntimeError:  # of two tensors
+                same = False
+            same = same and type(module) is kind and kind.forward is forward
+            of_now = [(id(p), p.dtype, p.device) for p in module._parameters.values() if p is not None]
+            if not same or of_now != numbers:
                 return path
-        same_settings = same(vars(self.network.config), self.config) and self._of_all() == self.of_all
-        return None if same_settings else ""
+        return None if vars(self.network.config) == self.config and self._of_all() == self.of_all else ""
 
 
-def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two dicts have the same objects, or equal ones."""
-    try:
-        return one == other
-    except RuntimeError:  # of two tensors
-        return False
+def _of_class(module: nn.Module) -> tuple[type, Any, list[Any]]:
+    numbers = [(id(p), p.dtype, p.device) for p in module._parameters.values() if p is not None]
+    return type(module), type(module).forward, numbers
 
 
 def hooks_of(module: nn.Module) -> list[tuple[str, Any]]:
