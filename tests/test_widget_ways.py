@@ -47,7 +47,7 @@ KEPT: dict[str, dict[str, Any]] = {  # another state than the start, as a reader
     "FrontierPlayer": {"text": 1, "way": "random", "tokens": "all", "step": 3},
     "HeadStepper": {"q": -1.5, "k": [0, 1, 2], "v": [1, -2, 3], "rules": "cp-lrp", "step": 2},
     "LayerFlow": {"text": 1, "without": True, "step": 2},
-    "LayerPaths": {"path": "front-to-back", "layer": 1},
+    "LayerPaths": {"path": "front-to-back", "layer": 2},
     "LayerToggles": {"sentence": 1, "site": "word+position", "bypassed": [1]},
     "OutlierScene": {"without": True, "ranked": True},
     "PerturbationPlayer": {"text": 1, "left": "attnlrp", "right": "loo", "order": "lerf", "step": 3},
