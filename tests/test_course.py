@@ -112,7 +112,7 @@ def test_no_result_is_typed_in() -> None:
 
 
 def test_the_commands_of_the_project_are_commands() -> None:
-    from lrp_companion.cli_options import parser
+    from lrp_companion.cli import parser
 
     (block,) = re.findall(r"```bash\n(.*?)```", PAGES["project.md"], re.DOTALL)
     called = [line.split()[1:] for line in block.splitlines() if line.startswith(".venv/bin/lrp-companion")]

@@ -20,8 +20,7 @@ import torch
 from tiny_models import FAMILIES, TEXTS, build
 
 from lrp_companion.checks import CompanionError, InputError, ModelError, SourceError, as_path, shown
-from lrp_companion.cli import main
-from lrp_companion.cli_options import parser
+from lrp_companion.cli import main, parser
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import attribute, layer_lattice, removal_evaluator
 from lrp_companion.schema import Protocol, check_layers

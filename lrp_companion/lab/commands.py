@@ -1,0 +1,208 @@
+"""The commands `run` and `report`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from lrp_companion.checks import InputError, as_path
+from lrp_companion.cli_options import DATA_DIR, MODEL, Command, either, names
+from lrp_companion.terminal import check_output, complain, harmless_json, printable, say, visible
+
+MNIST_TASKS = ("mnist", "mnist-grid")
+TEXT_OPTIONS = (
+    "model",
+    "methods",
+    "masks",
+    "n_steps",
+    "removals",
+    "targets",
+    "loo_from",
+    "keep_maps",
+    "curves",
+    "dtype",
+)
+ANSWER_OPTIONS = ("model", "methods", "n_steps", "removals", "keep_maps", "dtype")
+
+
+def _options_of_run(add: Callable[..., Any]) -> None:
+    text = (
+        "sst2, imdb, mnist, mnist-grid; or your texts: a .csv, .tsv, .json(l) or .parquet file, or a folder"
+    )
+    add("task", metavar="DATA", help=text)
+    add("--text", metavar="COLUMN", help="your data: the column of the texts (default: text or sentence)")
+    add("--pair", metavar="COLUMN", help="your data: the column of second texts, for models of pairs")
+    text = 'your data: the column of labels, names or class numbers (default: label; "" for none)'
+    add("--label", metavar="COLUMN", help=text)
+    text = "your data, and a language model: the column of what follows the texts"
+    add("--completion", metavar="COLUMN", help=text)
+    text = "your data, and a language model: what it writes after the texts, N tokens at most"
+    add("--write", type=int, metavar="N", help=text)
+    add("--out", required=True, help="folder of this run: a manifest and rows of numbers")
+    add("--model", help=f"{MODEL}; for mnist a variant: plain, biases, ...")
+    text = "such as loo,attnlrp,mask-gradient:groups=8:nodes=0.2+1 (default: six)"
+    add("--methods", type=names, help=text)
+    text = "layers bypassed: on the paper's three paths (default), or all 2**L"
+    add("--masks", choices=("none", "paths", "all"), help=text)
+    add("--n-steps", type=int, help="quadrature nodes of ig (default: 50)")
+    text = "how LOO removes a token: attention-mask, and others (default: all of the task)"
+    add("--removals", type=names, help=text)
+    text = "what is explained: logit, and others (default: logit, margin, probability)"
+    add("--targets", type=names, help=text)
+    text = "take LOO from another run of the same model, data and number format, where it has it"
+    add("--loo-from", metavar="DIR", help=text)
+    text = "also keep each method's map of the logit, one number per token and embedding part (no text)"
+    add("--keep-maps", action="store_const", const=True, help=text)
+    text = "no perturbation curves (MoRF, LeRF): half of the work where LOO is known"
+    add("--no-curves", dest="curves", action="store_const", const=False, help=text)
+    text = "mnist: how many nets to train, with the seeds 0, 1, ... (default: 5)"
+    add("--nets", type=int, help=text)
+    add("--limit", type=int, help="size of a random sample of the examples (default: all)")
+    add("--seed", type=int, default=0, help="seed of the sample (default: 0)")
+    add("--source", choices=("auto", "embedded", "folder", "hub"), default="auto")
+    add("--data-dir", help=DATA_DIR)
+    add("--split", help="default: validation of sst2, test of imdb and mnist")
+    add("--device", default="cpu")
+    add("--dtype", help="float32 (default), float64, bfloat16 or float16; mnist is always float64")
+    add("--resume", action="store_true", help="resume an existing run; never start one")
+    add("--quiet", action="store_true", help="no progress")
+
+
+def _options_of_report(add: Callable[..., Any]) -> None:
+    text = "a run's folder, or a folder of such folders"
+    add("folders", nargs="+", metavar="DIR", help=text)
+    add("--json", action="store_true", help="print the rows as JSON")
+    text = "also write Figure 2 of each run to this folder, as PNG and PDF"
+    add("--figures", metavar="FOLDER", help=text)
+    text = "also write everything to this folder: the text, figures as PNG and PDF, tables as CSV"
+    add("--out", metavar="FOLDER", help=text)
+
+
+def _carry_out_run(args: argparse.Namespace) -> None:
+    _check_task(args)
+    from lrp_companion.lab.execute import device_of, execute, world
+
+    if not args.out.strip():
+        hint = "name a folder, such as --out runs/first"
+        raise InputError("run", got="an empty --out", expected="a folder", hint=hint)
+    args.out = str(as_path("run", "--out", args.out))
+    try:
+        state = world(args.device)
+        make_jobs = _mnist_jobs if args.task in MNIST_TASKS else _text_jobs
+        jobs = make_jobs(args, device_of(args.device, state))
+        progress = False if args.quiet else None
+        manifest = execute(jobs, args.out, resume=args.resume, progress=progress, state=state)
+    except KeyboardInterrupt:
+        kept = f"finished jobs are kept in {args.out}; the same command resumes the run"
+        complain(f"run: stopped; {kept}")
+        raise
+    if manifest:
+        seconds = sum(session["seconds"] or 0 for session in manifest["sessions"])
+        examples = f"{manifest['examples']} examples of {manifest['data']}"
+        say(visible(f"run {manifest['key']}: {examples}, {seconds:.0f} s in {args.out}"))
+
+
+def _check_task(args: argparse.Namespace) -> None:
+    """Refuse missing data or a missing model before torch is imported, which takes seconds."""
+    from lrp_companion.loading.places import locate
+    from lrp_companion.sources import is_own
+
+    tasks = (*MNIST_TASKS, "sst2", "imdb")
+    own_texts = args.task not in tasks and is_own(args.task)
+    if not own_texts and args.task not in tasks:
+        expected = f"one of {', '.join(tasks)}, or the path of a file or folder with your texts"
+        raise InputError("run", got=f"data {args.task!r}", expected=expected, hint="check the path")
+    if own_texts and not os.path.exists(os.path.expanduser(args.task)):
+        got, hint = f"{args.task!r}, which does not exist", "check the path"
+        raise InputError("run", got=got, expected="a file or folder with your texts", hint=hint)
+    for name, other in (("completion", "write"), ("completion", "pair"), ("write", "pair")):
+        either(args, "run", name, other)
+    for name in ("text", "pair", "label", "completion", "write"):
+        if not own_texts and getattr(args, name) is not None:
+            got, expected = f"--{name} for {args.task}", f"--{name} only with your own data"
+            raise InputError("run", got=got, expected=expected, hint="leave it out")
+    if args.model is not None and args.task not in MNIST_TASKS:
+        locate(args.model)
+
+
+def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
+    """Return the given options; refuse those that do not apply to this task."""
+    only = (*TEXT_OPTIONS, "nets")
+    given = {name: getattr(args, name) for name in only if getattr(args, name) is not None}
+    for name in given:
+        if name not in allowed:
+            got = f"--{name.replace('_', '-')} for {args.task}"
+            listed = ", ".join("--" + option.replace("_", "-") for option in allowed)
+            raise InputError("run", got=got, expected=f"only {listed}", hint="leave it out")
+    return given
+
+
+def _text_jobs(args: argparse.Namespace, device: str) -> Any:
+    answers = args.completion is not None or args.write is not None
+    options = _chosen(args, ANSWER_OPTIONS if answers else TEXT_OPTIONS)
+    from lrp_companion.lab.answer_jobs import AnswerJobs
+    from lrp_companion.lab.review_jobs import TextJobs
+    from lrp_companion.loading.classifier import load_classifier
+    from lrp_companion.sources import load_dataset
+
+    columns = {"text": args.text, "pair": args.completion or args.pair, "label": args.label}
+    data = load_dataset(args.task, split=args.split, source=args.source, data_dir=args.data_dir, **columns)
+    model, dtype = options.pop("model", "companion"), options.pop("dtype", "float32")
+    if answers:
+        removal, *more = options.pop("removals", ["attention-mask"])
+        if more:
+            got, hint = f"--removals {', '.join([removal, *more])}", "begin a run for each"
+            raise InputError("run", got=got, expected="one removal for answers", hint=hint)
+        options |= {"completion": args.write, "removal": removal}
+    clf = load_classifier(model, device=device, dtype=dtype)
+    return (AnswerJobs if answers else TextJobs)(clf, data, limit=args.limit, seed=args.seed, **options)
+
+
+def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:
+    options = _chosen(args, ("nets",) if args.task == "mnist-grid" else ("model", "methods", "nets"))
+    from lrp_companion.lab.digit_jobs import MnistGridJobs, MnistJobs
+    from lrp_companion.sources import load_dataset
+
+    train, test = (
+        load_dataset("mnist", split=split, source=args.source, data_dir=args.data_dir)
+        for split in ("train", args.split or "test")
+    )
+    options |= {"limit": args.limit, "seed": args.seed, "device": device}
+    if args.task == "mnist-grid":
+        return MnistGridJobs(train, test, **options)
+    return MnistJobs(train, test, variant=options.pop("model", "plain"), **options)
+
+
+def _carry_out_report(args: argparse.Namespace) -> None:
+    from lrp_companion.lab.load import load_runs
+    from lrp_companion.lab.paper.printed import report
+    from lrp_companion.lab.paper.report import report_rows, write_figures, write_report
+
+    check_output()
+    for option in ("out", "figures"):
+        if getattr(args, option) is not None:
+            setattr(args, option, str(as_path("report", f"--{option}", getattr(args, option))))
+    runs = load_runs(args.folders)
+    files = [] if args.figures is None else write_figures(runs, args.figures)
+    written = [] if args.out is None else write_report(runs, args.out)
+    if args.json:
+        say(harmless_json(json.dumps(report_rows(runs), ensure_ascii=False)))
+        return
+    say(printable(report(runs)), end="")
+    if files:
+        names = ", ".join(file.name for file in files)
+        say("\n" + visible(f"Figures: {names} in {args.figures}"))
+    if written:
+        names = ", ".join(file.name for file in written)
+        say("\n" + visible(f"Files: {names} in {args.out}"))
+
+
+RUN = Command(
+    "measure a whole data set; repeat the command to resume a stopped run", _options_of_run, _carry_out_run
+)
+REPORT = Command(
+    "tables, figures and claims of runs, next to the paper's numbers", _options_of_report, _carry_out_report
+)
