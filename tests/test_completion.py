@@ -524,6 +524,12 @@ def test_the_next_token_at_any_place(clf: lrp.Classifier) -> None:
     assert named == placed
 
 
+def test_a_target_of_many_tokens_lists_the_first(clf: lrp.Classifier) -> None:
+    with pytest.raises(InputError, match=r"tokens, \[' the', .*\.\.\.; expected the text") as error:
+        lrp.attribute(clf, PROMPT, method="loo", target=" the film" * 40)
+    assert len(str(error.value)) < 300
+
+
 # -- all classes, all places --------------------------------------------------------------------------------
 
 SEVERAL = ("attnlrp", "cp-lrp", "loo", "mask-gradient", "gradient-x-input", "hybrid", "rollout")

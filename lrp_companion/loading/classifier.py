@@ -298,8 +298,8 @@ class Classifier:
         ids = tokenised(self.tokenizer, [target], bare=True).ids
         if len(ids) == 1 and ids[0] != self.tokenizer.unk_token_id:
             return int(ids[0])
-        tokens = ", ".join(map(repr, token_texts(self.tokenizer, ids))) or "none"
-        got, expected = f"target {shown(target)} of {len(ids)} tokens ({tokens})", "the text of one token"
+        tokens = shown(token_texts(self.tokenizer, ids))
+        got, expected = f"target {shown(target)} of {len(ids)} tokens, {tokens}", "the text of one token"
         hint = "name its first token"
         if list(self.labels).count(target) == 1:
             number = list(self.labels).index(target)
