@@ -33,7 +33,8 @@ _WHOLE = re.compile(  # what stays in one word, signs and all
 )
 _SENTENCE = re.compile(r"[^\n]*?(?:[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？]+|(?=\n)|$)")
 _NAME = re.compile(r"[\[<](?!0x[0-9A-F]{2}>).+[\]>]")  # <0xE4> is no name, but a byte
-_SPACES = "▁Ġ "  # how vocabularies write a space; its token has the place of the letter that follows
+SPACES = "▁Ġ "
+"""How vocabularies write a space; its token may have the place of the letter that follows."""
 FURTHER, SPACE = "…", "␣"
 """How a further token of one character is shown, and a token of spaces."""
 
@@ -195,11 +196,13 @@ def units_of(
     text: str,
     offsets: Sequence[Span],
     special: np.ndarray,
+    follows: str = "",
 ) -> Units:
     """Group the tokens of a text; `unit` is one of `UNITS`, or a list of spans (see `asked_spans`).
 
     A token that spans several words joins them, and a token of spaces belongs to the next word, so that words
-    and sentences cover every token. Special tokens are separate units, except with spans.
+    and sentences cover every token. Special tokens are separate units, except with spans. Words are those of
+    the text with what `follows` it.
 
     Raises
     ------
@@ -214,8 +217,9 @@ def units_of(
         got, hint = "tokens without offsets", "explain a text with a fast tokenizer, read by this version"
         raise InputError(operation, got=got, expected="the place of each token in its text", hint=hint)
     if not isinstance(unit, str):
-        return _of_spans(operation, text, offsets, special, asked_spans(operation, text, unit))
-    spans = word_spans(text) if unit == "word" else sentence_spans(text)
+        spans = asked_spans(operation, text + follows, unit)
+        return _of_spans(operation, text, offsets, special, spans)
+    spans = (word_spans if unit == "word" else sentence_spans)(text + follows)
     return _of_parts(text, tokens, offsets, special, spans)
 
 
@@ -245,7 +249,8 @@ def _of_spans(
             got, hint = f"the span {span} without a token", "was the text cut to the model's length?"
             raise InputError(operation, got=got, expected="a span with a token in it", hint=hint)
     names = tuple(text[start:end] for start, end in spans)
-    return Units(tuple(map(np.array, members)), names, tuple(spans), np.zeros(len(spans), dtype=bool))
+    places = tuple((start, min(end, len(text))) for start, end in spans)  # a part of it may follow
+    return Units(tuple(map(np.array, members)), names, places, np.zeros(len(spans), dtype=bool))
 
 
 def _of_parts(
@@ -256,6 +261,8 @@ def _of_parts(
         [] if alone else _within(text, offset, spans) for offset, alone in zip(offsets, special, strict=True)
     ]
     places = range(len(tokens))
+    if places and not special[-1] and not reached[-1]:
+        reached[-1] = [k for k, (_, end) in enumerate(spans) if end > len(text)][:1]  # what follows
     for k in (*reversed(places[:-1]), *places):  # a token of spaces goes with the next one, else the last one
         beside = k + 1 if k + 1 < len(tokens) and reached[k + 1] else k - 1
         if not reached[k] and not special[k] and beside >= 0:
@@ -303,7 +310,7 @@ def readable(
         spelled = start >= shown and plain(token.removeprefix("##")) == plain(text[start:end])
         if alone or _NAME.fullmatch(token) or spelled:
             out.append(token)
-        elif start == end or not token.strip(_SPACES):
+        elif start == end or not token.strip(SPACES):
             out.append(SPACE)
             end = start
         else:

@@ -502,7 +502,7 @@ MUTATIONS: list[Mutation] = [
     words("a token joins any unit before it", "last >= reached[k][0]", "last >= 0"),
     words("bytes shown as they are spelt", "out.append(text[max(start, shown) : end] or FURTHER)",
           "out.append(token)"),
-    words("a letter shown with its space's token, too", "elif start == end or not token.strip(_SPACES):",
+    words("a letter shown with its space's token, too", "elif start == end or not token.strip(SPACES):",
           "elif start == end:"),
     attribution("cancelled sums scale", "abs(scale) > CANCELLED * sizes.sum()", "abs(scale) >= 0"),
     loo("sign of LOO", "values[0] - values[1:]", "values[1:] - values[0]"),

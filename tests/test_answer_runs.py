@@ -15,7 +15,7 @@ from tiny_models import build, pre_norm
 import lrp_companion as lrp
 from lrp_companion import cli
 from lrp_companion.checks import InputError
-from lrp_companion.lab.answer_jobs import AnswerJobs
+from lrp_companion.lab.answer_jobs import AnswerJobs, agreements
 from lrp_companion.lab.execute import execute
 from lrp_companion.lab.labelled import mean
 from lrp_companion.lab.load import AnswerRun, load_run
@@ -48,6 +48,15 @@ def by_hand(clf: lrp.Classifier, method: str, row: int, **options: Any) -> list[
         lrp.attribute(clf, [prompt + answer[:k]], method=method, target=token, **options)[0]
         for k, token in enumerate(answer)
     ]
+
+
+def test_a_prompt_of_one_token_has_no_r_at_first(clf: lrp.Classifier, tmp_path: Path) -> None:
+    short = data(ask=["film", *COLUMNS["ask"][1:]])
+    execute(AnswerJobs(clf, short, methods=FEW), tmp_path / "run", progress=False)
+    assert cli.main(["report", str(tmp_path / "run")]) == 0
+    answer = lrp.attribute(clf, "film", method="attnlrp", completion=COLUMNS["answer"][0])
+    first, *others = agreements(answer, lrp.attribute(clf, "film", method="loo", completion=3))[:3]
+    assert np.isnan(first) and np.isfinite(others).all()
 
 
 def test_the_rows_are_calls_one_by_one(clf: lrp.Classifier, tmp_path: Path) -> None:

@@ -326,6 +326,18 @@ def test_a_removed_hook_and_one_of_all_modules() -> None:
     np.testing.assert_array_equal(before.scores, after.scores)
 
 
+@pytest.mark.parametrize("kind", ["bert", "llama", "language model", "vit"])
+def test_hidden_states_can_be_asked_for_before_and_after(kind: str) -> None:
+    network, tokenizer, given, _ = model(kind)
+    clf = load_classifier(network, tokenizer)
+    (before,) = lrp.attribute(clf, given, method="attnlrp")
+    for one in (network, clf.network):
+        x = {"pixel_values": given} if kind == "vit" else tokenizer(given, return_tensors="pt")
+        assert len(one(**x, output_hidden_states=True, output_attentions=True).hidden_states) > 1
+    for one in (clf, load_classifier(network, tokenizer)):
+        assert lrp.attribute(one, given, method="attnlrp") == [before]
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_operations_can_be_counted(method: str) -> None:
     """An autograd that begins at a leaf raises inside of the counter."""

@@ -28,6 +28,7 @@ from lrp_companion.checks import InputError
 from lrp_companion.completion import Completion
 from lrp_companion.methods.completion import followed, opened
 from lrp_companion.methods.request import Request
+from lrp_companion.words import units_of
 
 FAMILIES = {"gpt2": "LMHeadModel", "llama": "ForCausalLM", "gemma2": "ForCausalLM", "qwen3": "ForCausalLM"}
 PROMPT, ANSWER, OTHER = "the film was not", " warm dull film", " dull slow film"
@@ -412,6 +413,40 @@ def test_words_grow_together_while_an_answer_goes_on(writers: dict[str, lrp.Clas
         assert np.isnan(answer.table()).sum() > 0
 
 
+@pytest.mark.parametrize("unit", ["word", "sentence", ["e.g. the"]], ids=str)
+def test_the_units_of_an_answer_are_those_of_the_whole_text(writers: dict[str, Any], unit: Any) -> None:
+    # a token of spaces that ends a record belongs to the word that follows; a mark may follow its letter
+    for name, clf in writers.items():
+        given = " the, z e.g. 3.5 zz" + ("  ดี นี้ e\u0301z" if "bytes" in name else "")
+        read, _ = followed(clf, opened(clf, "the film, e.g."), given)
+        known = {"tokens": read.tokens, "offsets": read.offsets, "special": read.special}
+        whole = units_of("test", unit, text=read.text, **known).of_tokens(len(read))
+        for method in ("loo", "mask-gradient"):
+            answer = lrp.attribute(clf, "the film, e.g.", method=method, completion=given, unit=unit)
+            for k, record in enumerate(answer, len(read) - len(answer)):
+                assert len(record.tokens) == max(1, 1 + whole[:k].max()), (name, record.tokens)
+                assert len(record.text) >= record.offsets[-1][1]
+
+
+@pytest.mark.parametrize("word", ["the", "ดี", "é", "z"])
+def test_a_word_is_found_by_its_first_letter(writers: dict[str, lrp.Classifier], word: str) -> None:
+    for name, clf in writers.items():
+        if "bytes" in name or word in ("the", "z"):
+            for text in (f"{word} film", f" film {word}", f"film\n{word}, film"):
+                (read,) = clf.encode(text, position=word)
+                start, end = read.offsets[read.read]
+                assert text[start:end].strip() in (word, word[0]) and text.index(word) in range(start, end)
+
+
+def test_a_line_that_a_prompt_loses_is_no_part_of_its_answer() -> None:
+    tokenizer = tokenizers_of_kinds()["bytes"]
+    tokenizer.backend_tokenizer.normalizer = normalizers.Strip(left=False, right=True)
+    clf = writer(tokenizer)
+    with pytest.raises(InputError, match="prompt whose tokens stay the same"):
+        lrp.attribute(clf, "the film\n", method="loo", completion="not")
+    assert lrp.attribute(clf, "the film", method="loo", completion="\nnot").text == "\nnot"
+
+
 def test_a_talk_is_answered() -> None:
     clf = lrp.load_classifier(*talker(), dtype="float64")
     talk = [{"role": "user", "content": "the film is dull"}]
@@ -487,6 +522,12 @@ def test_the_next_token_at_any_place(clf: lrp.Classifier) -> None:
     (named,) = lrp.attribute(clf, PROMPT, method="loo", position="film")
     (placed,) = lrp.attribute(clf, PROMPT, method="loo", position=named.tokens.index(" film"))
     assert named == placed
+
+
+def test_a_target_of_many_tokens_lists_the_first(clf: lrp.Classifier) -> None:
+    with pytest.raises(InputError, match=r"tokens, \[' the', .*\.\.\.; expected the text") as error:
+        lrp.attribute(clf, PROMPT, method="loo", target=" the film" * 40)
+    assert len(str(error.value)) < 300
 
 
 # -- all classes, all places --------------------------------------------------------------------------------

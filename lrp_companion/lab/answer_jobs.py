@@ -153,8 +153,9 @@ def agreements(answer: Completion, loo: Completion) -> list[float]:
     Undefined ones are NaN.
     """
     pairs = [*zip(answer, loo, strict=True), (answer.sum(), loo.sum())]
+    kept = [(one.scores[~one.special], other.scores[~one.special]) for one, other in pairs]
     return [
-        float(correlation(one.scores[~one.special], other.scores[~one.special]))
+        float(correlation(a, b)) if len(a) > 1 else np.nan
         for correlation in CORRELATIONS.values()
-        for one, other in pairs
+        for a, b in kept
     ]

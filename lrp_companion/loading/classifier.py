@@ -36,7 +36,7 @@ from lrp_companion.loading.texts import (
 from lrp_companion.schema import MULTI_LABEL, REGRESSION, ModelCard
 from lrp_companion.tape.batching import pad
 from lrp_companion.tape.encoder import Encoder, Readout, Tape
-from lrp_companion.words import word_spans
+from lrp_companion.words import SPACES, word_spans
 
 __all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]
 DTYPES = {
@@ -267,16 +267,15 @@ class Classifier:
         """A place of a text by its number, or by the word that begins there."""
         if is_whole(position) and 0 <= int(position) < len(text):
             return int(position)
-        named = []
+        first: dict[int, int] = {}
         if isinstance(position, str):
-            joined, offsets = text.joined, text.offsets
+            joined = text.joined
             starts = {start for start, end in word_spans(joined) if joined[start:end] == position}
-            blank = [len(joined[start:end]) - len(joined[start:end].lstrip()) for start, end in offsets]
-            named = [
-                k
-                for k, (start, end) in enumerate(offsets)
-                if start + blank[k] < end and start + blank[k] in starts
-            ]
+            for k, (start, end) in enumerate(text.offsets):
+                start += len(joined[start:end]) - len(joined[start:end].lstrip())
+                if start in starts and start < end and text.tokens[k].strip(SPACES):
+                    first.setdefault(start, k)  # further parts of a letter have its place
+        named = list(first.values())
         if len(named) == 1:
             return named[0]
         got = f"position {shown(position)}" if position is not None else "no position"
@@ -299,8 +298,8 @@ class Classifier:
         ids = tokenised(self.tokenizer, [target], bare=True).ids
         if len(ids) == 1 and ids[0] != self.tokenizer.unk_token_id:
             return int(ids[0])
-        tokens = ", ".join(map(repr, token_texts(self.tokenizer, ids))) or "none"
-        got, expected = f"target {shown(target)} of {len(ids)} tokens ({tokens})", "the text of one token"
+        tokens = shown(token_texts(self.tokenizer, ids))
+        got, expected = f"target {shown(target)} of {len(ids)} tokens, {tokens}", "the text of one token"
         hint = "name its first token"
         if list(self.labels).count(target) == 1:
             number = list(self.labels).index(target)

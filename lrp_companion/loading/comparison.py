@@ -32,6 +32,8 @@ COMPARE = ("new", "all")
 """Which texts are compared: those unlike any compared before, or every one."""
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 """Where a module keeps what its call runs besides its forward."""
+COLLECTS = "transformers.utils.output_capturing"
+"""Where the hooks are that the first call with `output_hidden_states` or `output_attentions` leaves."""
 KNOWN = {"torch", "transformers", "lrp_companion"}
 """Packages of modules that decide nothing by the numbers that they get."""
 TRIED = 8
@@ -101,10 +103,13 @@ def _of_class(module: nn.Module) -> tuple[type, Any, list[Any]]:
 
 def hooks_of(module: nn.Module) -> list[tuple[str, Any]]:
     """What a call of a module runs besides the forward of its class, by kind; accelerate's forward moves
-    tensors only.
+    tensors only, and a hook by which `transformers` collects hidden states changes none.
     """
     here = vars(module)
-    found = [(name.strip("_")[:-1].replace("_", " "), hook) for name in HOOKS for hook in here[name].values()]
+    kinds = [(name.strip("_")[:-1].replace("_", " "), here[name].values()) for name in HOOKS]
+    found = [
+        (kind, hook) for kind, hooks in kinds for hook in hooks if getattr(hook, "__module__", "") != COLLECTS
+    ]
     forward = here.get("forward")
     moved = "_hf_hook" in here or getattr(forward, "__func__", None) is type(module).forward
     own = [] if forward is None or moved else [("forward", forward)]

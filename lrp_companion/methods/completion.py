@@ -205,7 +205,8 @@ def _read_on(clf: Classifier, prompt: EncodedText, given: str, got: str) -> tupl
     ids = row.ids if prompt.bare else row.ids[: _end(row.special)]
     spans = row.spans[: len(ids)]
     first, joined = len(prompt.joined), prompt.joined + given
-    if ids[:start] != old or not spans or spans[start - 1][1] > first:
+    kept = ids[:start] == old and bool(spans) and spans[start - 1][1] <= first
+    if not kept or (ids[start:] and spans[start][1] <= first):  # a token more of the prompt is a change, too
         at = next((k for k, (a, b) in enumerate(zip(ids, old, strict=False)) if a != b), start - 1)
         was, now = (", ".join(map(repr, token_texts(tokenizer, row[at : at + 3]))) for row in (old, ids))
         got += f", with which {was} at the prompt's token {at} becomes {now}"

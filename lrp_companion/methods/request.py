@@ -163,8 +163,9 @@ def _lists_of_spans(unit: Sequence[Any]) -> bool:
 
 
 def _units(clf: Classifier, text: EncodedText, unit: Any) -> Units:
-    joined, offsets = ("", ()) if unit == "token" else (text.joined + text.follows, text.offsets)
-    return units_of("attribute", unit, tokens=text.tokens, text=joined, offsets=offsets, special=text.special)
+    joined, offsets = ("", ()) if unit == "token" else (text.joined, text.offsets)
+    read: dict[str, Any] = {"tokens": text.tokens, "special": text.special, "follows": text.follows}
+    return units_of("attribute", unit, text=joined, offsets=offsets, **read)
 
 
 def unit_choice(unit: Any) -> dict[str, str]:
