@@ -76,7 +76,7 @@ class Classifier:
     def _read(self) -> None:
         """Where the modules of the network are, and what its numbers are."""
         self.encoder = Encoder(self.network, recompute=self.recompute)
-        check_modules(self.card.name, self.network, self.encoder.wiring)
+        check_modules(self.card.name, self.encoder.wiring, labels=len(self.card.labels))
         first = self.encoder.wiring.word.weight  # layers may lie on further devices
         self.device, self.dtype = first.device, first.dtype
         if self.encoder.wiring.rotary_from is not None:
@@ -466,10 +466,11 @@ def load_classifier(
         tokenizer = PixelScale.of(tokenizer, origin, wiring.patches.channels)
     if any(layer.cap is not None for layer in wiring.layers):
         network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
-    card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
-    tried = Classifier(network, tokenizer, card=card)
-    with in_one_line(files.name), as_recorded(tried.device):
-        check_forward(tried)
+    with in_one_line(files.name):
+        card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
+        tried = Classifier(network, tokenizer, card=card)
+        with as_recorded(tried.device):
+            check_forward(tried)
     _convert(network, weights_dtype)
     clf = Classifier(network, tokenizer, card=card, recompute=recompute)
     clf.compare, clf.compared = compare, tried.compared
