@@ -7,7 +7,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,7 +65,7 @@ def check_modules(name: str, wiring: Wiring, *, labels: int) -> None:
         if not is_elementwise(activation):
             got = f"{name!r}, whose {type(activation).__name__} is no activation function of single numbers"
             raise refused(got, expected="a function that treats every number by itself, and changes no input")
-    outputs = getattr(wiring.head[-1][0], "out_features", labels)
+    outputs = len(wiring.head[-1][0].weight)  # an adapter may leave out_features of another map
     if outputs != labels:
         got = f"{name!r}, whose head has {outputs} outputs, with {labels} labels"
         hint = f"set num_labels = {outputs} (and id2label) in its configuration, and load it again"
