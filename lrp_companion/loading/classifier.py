@@ -94,7 +94,7 @@ class Classifier:
         """
         if self.encoder.wiring.rotary_from is not None:
             fresh_rotations(self.network)
-        changed = self.identity.changed()
+        changed = self.identity.changed() if self.network is self.identity.network else ""
         if changed is not None:
             check_hooks("attribute", self.network, self.identity.hooks)
             self._read()
@@ -364,7 +364,8 @@ class Classifier:
         if self.reads_images:
             return self.encoder.forward(word[..., 0], mask, word=word).logits
         extra = {} if types is None else {"token_type_ids": types}
-        return self.run_network(mask, place=place, inputs_embeds=word, **extra)
+        # a clone, as FlopCounterMode takes no leaf as the input of a module
+        return self.run_network(mask, place=place, inputs_embeds=word.clone(), **extra)
 
     def run_network(self, attention_mask: Tensor, *, place: Tensor | None = None, **inputs: Tensor) -> Tensor:
         """The logits (B, C) of the `transformers` model for its inputs: ids or embeddings, positions, types.
