@@ -142,7 +142,7 @@ def changed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Classifier]:
         clf = lrp.load_classifier(network, tokenizer)  # only for its card
         # the network has another head than its wiring here
         monkeypatch.setattr(Classifier, "batch", Classifier.padded)
-        monkeypatch.setattr("lrp_companion.loading.classifier.check_modules", lambda *_: None)
+        monkeypatch.setattr("lrp_companion.loading.classifier.check_modules", lambda *_, **__: None)
         monkeypatch.setitem(families.FAMILIES, "bert", wiring)
         wired = wiring(network)
         labels = tuple(f"class {k}" for k in range(wired.head[-1][0].weight.shape[0]))

@@ -176,6 +176,7 @@ CAPS = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}
         ("qwen2", {"rope_parameters": YARN}, {"keys": YARN_KEYS}),
         ("qwen3", {"rope_parameters": LINEAR}, {"keys": LINEAR_KEYS}),
         ("gemma2", CAPS, {"keys": CAPS}),
+        ("gemma2", dict.fromkeys(CAPS), {"keys": dict.fromkeys(CAPS, 0.0)}),
         ("gemma3", {"rope_parameters": LAYERS}, {"keys": LINEAR_KEYS}),
     ],
     ids=str,

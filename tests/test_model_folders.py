@@ -173,6 +173,7 @@ def with_weights(folder: Path, **more: object) -> None:
         ("llama", {}, {"score__bias": True}, "score.bias"),
         ("bert", {}, {"bert__encoder__layer__0__attention__self__query__lora_A__weight": True}, "lora_A"),
         ("bert", {}, {"classifier__weight": None}, "without the weights classifier.weight"),
+        ("bert", {}, {"classifier__weight": None, "classifier__weight_v": True}, r"original1;.+: merge its"),
         ("bert", {"id2label": {"0": "a", "1": "b", "2": "c"}}, {}, "classifier.* of shape"),
     ],
     ids=str,

@@ -7,7 +7,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -45,19 +44,19 @@ def is_elementwise(activation: Callable[[Tensor], Tensor]) -> bool:
     return y.shape == z.shape and unchanged and torch.allclose(y, alone, rtol=1e-3, atol=1e-5)
 
 
-def check_modules(name: str, network: Any, wiring: Wiring) -> None:
+def check_modules(name: str, wiring: Wiring, *, labels: int) -> None:
     """Refuse what a comparison of logits does not find in a network.
 
     Raises
     ------
     ModelError : no layer; an activation function that reads several numbers, or changes its input; a head of
-        another number of outputs than the configuration.
+        another number of outputs than labels.
 
     >>> from transformers import BertConfig, BertForSequenceClassification
     >>> from lrp_companion.tape.encoder import Encoder
     >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10}
     >>> model = BertForSequenceClassification(BertConfig(**sizes)).eval()
-    >>> check_modules("mine", model, Encoder(model).wiring)
+    >>> check_modules("mine", Encoder(model).wiring, labels=2)
     """
     if not wiring.layers:
         raise refused(f"{name!r} without a layer", expected="a layer or more", hint="load the whole network")
@@ -66,11 +65,10 @@ def check_modules(name: str, network: Any, wiring: Wiring) -> None:
         if not is_elementwise(activation):
             got = f"{name!r}, whose {type(activation).__name__} is no activation function of single numbers"
             raise refused(got, expected="a function that treats every number by itself, and changes no input")
-    labels = getattr(network.config, "num_labels", None)
-    outputs = getattr(wiring.head[-1][0], "out_features", labels)
-    if not wiring.of_vocabulary and labels is not None and outputs != labels:
-        got = f"{name!r}, whose head has {outputs} outputs and whose configuration {labels} labels"
-        hint = f"set num_labels = {outputs} (and id2label) in its configuration"
+    outputs = len(wiring.head[-1][0].weight)  # an adapter may leave out_features of another map
+    if outputs != labels:
+        got = f"{name!r}, whose head has {outputs} outputs, with {labels} labels"
+        hint = f"set num_labels = {outputs} (and id2label) in its configuration, and load it again"
         raise refused(got, expected="a label for each output", hint=hint)
 
 

@@ -102,6 +102,8 @@ def check_keys(name: str, network: Any, report: Mapping[str, Any]) -> None:
         hint = "save the network inside of the wrapper, as in model.module.save_pretrained(folder)"
     elif missing:
         got, hint = f"{name!r} without the weights {', '.join(missing[:3])}", "fine-tune the model first"
+        if unused:
+            got, hint = f"{got}, with {unused[0]}", "merge its adapters, and save it with save_pretrained"
         expected = "a complete, fine-tuned classifier"
     elif unused:
         more = f" and {len(unused) - 3} more" if len(unused) > 3 else ""

@@ -76,7 +76,7 @@ class Classifier:
     def _read(self) -> None:
         """Where the modules of the network are, and what its numbers are."""
         self.encoder = Encoder(self.network, recompute=self.recompute)
-        check_modules(self.card.name, self.network, self.encoder.wiring)
+        check_modules(self.card.name, self.encoder.wiring, labels=len(self.card.labels))
         first = self.encoder.wiring.word.weight  # layers may lie on further devices
         self.device, self.dtype = first.device, first.dtype
         if self.encoder.wiring.rotary_from is not None:
@@ -94,7 +94,7 @@ class Classifier:
         """
         if self.encoder.wiring.rotary_from is not None:
             fresh_rotations(self.network)
-        changed = self.identity.changed()
+        changed = self.identity.changed() if self.network is self.identity.network else ""
         if changed is not None:
             check_hooks("attribute", self.network, self.identity.hooks)
             self._read()
@@ -363,7 +363,8 @@ class Classifier:
         if self.reads_images:
             return self.encoder.forward(word[..., 0], mask, word=word).logits
         extra = {} if types is None else {"token_type_ids": types}
-        return self.run_network(mask, place=place, inputs_embeds=word, **extra)
+        # a clone, as FlopCounterMode takes no leaf as the input of a module
+        return self.run_network(mask, place=place, inputs_embeds=word.clone(), **extra)
 
     def run_network(self, attention_mask: Tensor, *, place: Tensor | None = None, **inputs: Tensor) -> Tensor:
         """The logits (B, C) of the `transformers` model for its inputs: ids or embeddings, positions, types.
@@ -465,10 +466,11 @@ def load_classifier(
         tokenizer = PixelScale.of(tokenizer, origin, wiring.patches.channels)
     if any(layer.cap is not None for layer in wiring.layers):
         network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
-    card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
-    tried = Classifier(network, tokenizer, card=card)
-    with in_one_line(files.name), as_recorded(tried.device):
-        check_forward(tried)
+    with in_one_line(files.name):
+        card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
+        tried = Classifier(network, tokenizer, card=card)
+        with as_recorded(tried.device):
+            check_forward(tried)
     _convert(network, weights_dtype)
     clf = Classifier(network, tokenizer, card=card, recompute=recompute)
     clf.compare, clf.compared = compare, tried.compared

@@ -41,7 +41,7 @@ def read_keys(name: str, reader: Any, config: Any) -> None:
     _read_rotations(model, config)
     for key in ("attn_logit_softcapping", "final_logit_softcapping"):
         if key in model and hasattr(config, key):
-            setattr(config, key, model.pop(key))
+            setattr(config, key, model.pop(key) or None)  # 0 is none
     if hasattr(config, "query_pre_attn_scalar"):  # no key says it: llama.cpp goes by the layers
         largest = config.num_hidden_layers == {"gemma2": 46, "gemma3_text": 62}.get(config.model_type)
         per_head = config.hidden_size // config.num_attention_heads

@@ -43,7 +43,8 @@ def gradient_x_input(request: Request, *, site: str = "word") -> list[Attributio
     for rows, ids, mask, further in request.batches():
         with torch.enable_grad():
             word = encoder.embed(ids).requires_grad_(True)
-            tape = encoder.forward(ids, mask, word=word, only_read=True, **further)
+            # a clone, as FlopCounterMode takes no leaf as the input of a module
+            tape = encoder.forward(ids, mask, word=word.clone(), only_read=True, **further)
             logits = request.logits_of(rows, tape)
             chosen = request.classes(rows, logits)
             g = gradients(request.read(logits, chosen), word)

@@ -275,7 +275,9 @@ def removal_evaluator(
     @usual_device()
     def evaluate(keep: np.ndarray) -> np.ndarray:
         kept = _masks(keep)
-        network = clf.follow().identity  # another one where the network has changed
+        # of this network with these weights: a version counts the changes of a tensor in place
+        weights = tuple(p._version for p in clf.network.parameters() if not p.is_inference())
+        network = clf.follow().identity, weights
         rows = {(network, row.tobytes()): row for row in kept}
         new = {key: row for key, row in rows.items() if key not in known}
         if new:
