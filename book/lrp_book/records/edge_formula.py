@@ -1,7 +1,7 @@
 """What came of the prediction on the edge formula: `python -m lrp_book.records.edge_formula RUN`.
 
-The prediction is `results/predictions/2026-11-29-edge-formula.md`. A run has its six variants; rows that the trial
-saw are left out unless `--all` is given.
+The prediction is `results/predictions/2026-11-29-edge-formula.md`. A run has its six variants; rows
+that the trial saw are left out unless `--all` is given.
 """
 
 from __future__ import annotations
