@@ -85,13 +85,11 @@ def test_another_family_is_called_by_its_name(family: str) -> None:
     "entries",
     [
         {"return_dict": False},
-        {"chunk_size_feed_forward": 3},
         {"output_hidden_states": True, "output_attentions": True},
         {
             "hidden_activation": "gelo",
             "sliding_window": -1,
         },  # entries that most of these families do not have
-        {"return_dict": False, "chunk_size_feed_forward": 5},
     ],
     ids=str,
 )

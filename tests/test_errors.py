@@ -384,7 +384,6 @@ def test_every_message_is_one_short_line(clf: Classifier, value: object) -> None
         lambda: load_dataset("sst2", limit=value),
         lambda: load_dataset("sst2", side=value),
         lambda: load_dataset({"t": ["a"]}, text=shown(value, 4000)),
-        lambda: reviews.where(tag=value),
         lambda: reviews.take(value),
         lambda: as_path("run", "--out", [value]),
         lambda: record.save(value),
