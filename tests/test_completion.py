@@ -417,7 +417,7 @@ def test_words_grow_together_while_an_answer_goes_on(writers: dict[str, lrp.Clas
 def test_the_units_of_an_answer_are_those_of_the_whole_text(writers: dict[str, Any], unit: Any) -> None:
     # a token of spaces that ends a record belongs to the word that follows; a mark may follow its letter
     for name, clf in writers.items():
-        given = " the, z e.g. 3.5 zz" + ("  ดี นี้ e\u0301z" if "bytes" in name else "")
+        given = " the, z e.g. 3.5 zz  </s> z" + ("  ดี นี้ e\u0301z" if "bytes" in name else "")
         read, _ = followed(clf, opened(clf, "the film, e.g."), given)
         known = {"tokens": read.tokens, "offsets": read.offsets, "special": read.special}
         whole = units_of("test", unit, text=read.text, **known).of_tokens(len(read))

@@ -153,7 +153,9 @@ def beginning(text: EncodedText, end: int, stop: int) -> EncodedText:
         name: getattr(text, name)[:end] for name in ("input_ids", "tokens", "special", "types", "offsets")
     }
     joined = text.joined
-    return replace(text, **parts, whole=end, text=joined[:stop], pair=None, follows=joined[stop:])
+    marks = zip(text.special[end:], text.offsets[end:], strict=False)
+    closed = next((start for mark, (start, _) in marks if mark), len(joined))  # no word goes on behind it
+    return replace(text, **parts, whole=end, text=joined[:stop], pair=None, follows=joined[stop:closed])
 
 
 def followed(
