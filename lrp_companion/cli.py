@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 from lrp_companion import __version__
 from lrp_companion.checks import InputError, as_path
-from lrp_companion.cli_options import Command, check_options, either, explain_options, sources_options
+from lrp_companion.cli_options import Command, check_options, either, explain_options, loaded, sources_options
 from lrp_companion.terminal import (
     BROKEN,
     DONE,
@@ -43,7 +43,6 @@ def _explain(args: argparse.Namespace) -> None:
     from lrp_companion.loading.places import locate
 
     locate(args.model)  # a wrong name is refused before torch is imported
-    from lrp_companion.loading.classifier import load_classifier
     from lrp_companion.methods import attribute
     from lrp_companion.show.export import ending
     from lrp_companion.show.tokens import completion_table, said, terminal_table
@@ -62,7 +61,7 @@ def _explain(args: argparse.Namespace) -> None:
     if args.out is not None:
         args.out = str(as_path("explain", "--out", args.out))
         ending("explain", args.out)
-    clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
+    clf = loaded(args.model, device=args.device, dtype=args.dtype)
     if clf.reads_images and args.pair is not None:
         got, hint = "--pair with a model that reads images", "leave --pair out"
         raise InputError("explain", got=got, expected="one image file", hint=hint)
@@ -136,7 +135,6 @@ def _check(args: argparse.Namespace) -> int:
     from lrp_companion.loading.places import locate
 
     locate(args.model)
-    from lrp_companion.loading.classifier import load_classifier
     from lrp_companion.model_check import check
     from lrp_companion.show.export import ending, write
 
@@ -147,7 +145,7 @@ def _check(args: argparse.Namespace) -> int:
     texts = args.texts
     if texts == ["-"]:
         texts = [line for line in standard_input("check").split("\n") if line.strip()]
-    clf = load_classifier(args.model, device=args.device, dtype=args.dtype)
+    clf = loaded(args.model, device=args.device, dtype=args.dtype)
     given = _as_read(clf, texts, operation="check")
     position = either(args, "check", "position", "word")
     done = check(clf, given, truncate=args.truncate, **position)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lrp_companion.attribution import SITES
-from lrp_companion.checks import InputError
+from lrp_companion.checks import CompanionError, InputError, ModelError, reason_of
 from lrp_companion.schema import REMOVALS, TARGET_CHOICES
 
 MODEL = "an embedded model, a folder (also of a PEFT adapter), or a hub id (default: companion)"
@@ -146,3 +146,16 @@ def either(args: argparse.Namespace, operation: str, name: str, other: str) -> d
         got, hint = f"--{name} and --{other}", "leave one of them out"
         raise InputError(operation, got=got, expected="one of them", hint=hint)
     return {name: given[0]} if given else {}
+
+
+def loaded(model: str, **options: Any) -> Any:
+    """`load_classifier` for a command: what a library refuses is bad input, in its own words."""
+    from lrp_companion.loading.classifier import load_classifier
+
+    try:
+        return load_classifier(model, **options)
+    except CompanionError:
+        raise
+    except Exception as error:  # of transformers, peft, gguf, torch
+        got, hint = f"{model!r}, which cannot be loaded ({reason_of(error, 200)})", "check model and options"
+        raise ModelError("load_classifier", got=got, expected="a model that loads", hint=hint) from error

@@ -210,7 +210,7 @@ def ending(activation: Any) -> Callable[[Any], Any]:
     return with_head(((linear(8), activation), (linear(2, wide=8), None)))
 
 
-OTHERWISE = "other logits|BERT's order"
+OTHERWISE = "other logits|BERT's order|several sizes"
 OTHERS: dict[str, tuple[Callable[[], Callable[[Any], Any]], str]] = {
     "silu in the head": (lambda: ending(torch.nn.SiLU()), "activation"),
     "softmax in the head": (lambda: with_head(((linear(2), torch.nn.Softmax(-1)),)), "activation"),

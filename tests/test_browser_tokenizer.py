@@ -195,7 +195,7 @@ def twins(state: dict[str, Any]) -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], BertTokenizerFast], str]] = {
-    "types": (lambda: tokenizer(typed("[CLS] $A:1 [SEP]:1")), "other logits"),
+    "types": (lambda: tokenizer(typed("[CLS] $A:1 [SEP]:1")), "token types"),
     "twice": (lambda: tokenizer(typed("[CLS] $A [SEP] $A [SEP]")), "the same token ids"),
     "ids that two words share": (lambda: tokenizer(twins), "the token id"),
     "no unknown word": (lambda: tokenizer(model(unk_token="nothing")), "other parts|the same token ids"),
@@ -222,7 +222,7 @@ def test_a_tokenizer_that_reads_otherwise_is_found_out(tmp_path: Path) -> None:
     class Shouting(BertTokenizerFast):
         def __call__(self, texts: Any, **options: Any) -> Any:
             return super().__call__(
-                texts if isinstance(texts, str) else [x + " film" for x in texts], **options
+                texts + " film" if isinstance(texts, str) else [x + " film" for x in texts], **options
             )
 
     made = tokenizer()

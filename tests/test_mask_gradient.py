@@ -138,6 +138,10 @@ def test_a_fused_projection_of_queries_keys_and_values_changes_nothing(clf: Clas
             super().__init__()
             self.fused, self.place = fused, place
 
+        weight = property(lambda self: self.fused.weight.chunk(3)[self.place])
+        bias = property(lambda self: self.fused.bias.chunk(3)[self.place])
+        in_features, out_features = 16, 16
+
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.fused(x).chunk(3, -1)[self.place]
 

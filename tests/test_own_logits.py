@@ -282,6 +282,7 @@ def breakable(network: Any) -> list[int]:
             return dataclasses.replace(out, logits=out.logits + 1.0 * far)
 
     Breakable.__name__, Breakable.__module__ = kind.__name__, kind.__module__
+    Breakable.forward.__module__ = kind.__module__  # else every text is compared
     network.__class__ = Breakable
     return state
 
@@ -427,7 +428,7 @@ def test_ids_and_talks_that_cannot_be_read_are_refused() -> None:
         assert re.search(said, str(caught.value)), given
     assert clf.encode([7] * 65, truncate=True)[0].cut
     plain = load_classifier(*pre_norm("llama", task="ForCausalLM"))
-    with pytest.raises(InputError, match="without a chat template"):
+    with pytest.raises(InputError, match="chat_template is not set"):
         plain.encode([{"role": "user", "content": "a film"}])
 
 

@@ -68,37 +68,33 @@ def test_the_same_whatever_is_run_together(family_clf: Classifier, removal: str)
         )
 
 
-def rows_of_loo(clf: Classifier, text: EncodedText, module: torch.nn.Module) -> list[int]:
-    """How many rows the module reads at each call while each token is left out once."""
-    seen: list[int] = []
-    with module.register_forward_hook(lambda module, inputs, output: seen.append(len(inputs[0]))):
+def rows_of_loo(clf: Classifier, text: EncodedText, *maps: torch.nn.Module) -> list[list[int]]:
+    """How many rows each linear map reads at each call while each token is left out once."""
+    seen: dict[int, list[int]] = {id(one.weight): [] for one in maps}
+    plain = torch.nn.functional.linear
+
+    def counted(x: torch.Tensor, weight: torch.Tensor, *bias: torch.Tensor) -> torch.Tensor:
+        seen.get(id(weight), []).append(len(x))
+        return plain(x, weight, *bias)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.nn.functional, "linear", counted)
+        patch.setattr("lrp_companion.families.wiring.linear", counted)
         kept_logits(clf, [(text, keep) for keep in ~np.eye(len(text), dtype=bool)], progress=False)
-    return seen
+    return list(seen.values())
 
 
 def test_it_runs_each_token_and_position_once_before_attention(clf: Classifier) -> None:
     text = clf.encode("a film of rare grace")[0]
-    assert rows_of_loo(clf, text, clf.encoder.wiring.layers[0].value) == [len(text)]
+    assert rows_of_loo(clf, text, clf.encoder.wiring.layers[0].value) == [[len(text)]]
 
 
 def test_the_last_layer_runs_for_the_first_token_only(clf: Classifier) -> None:
     text = clf.encode("a film of rare grace")[0]
-    seen: dict[str, int] = {}
-    last = clf.encoder.wiring.layers[-1]
-    hooks = [
-        getattr(last, name).register_forward_hook(
-            lambda module, inputs, output, name=name: seen.update({name: len(inputs[0])})
-        )
-        for name in ("query", "key", "up")
-    ]
-    try:
-        kept_logits(clf, [(text, keep) for keep in ~np.eye(len(text), dtype=bool)], progress=False)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    rows = len(text)
+    last, rows = clf.encoder.wiring.layers[-1], len(text)
     # the first token stays where it is hidden
-    assert seen == {"query": rows, "key": rows * (rows - 1) + 1, "up": rows}
+    seen = rows_of_loo(clf, text, last.query, last.key, last.up)
+    assert seen == [[rows], [rows * (rows - 1) + 1], [rows]]
 
 
 @pytest.mark.parametrize("keep", [np.ones(3, bool), np.zeros(7, bool)])
@@ -157,5 +153,5 @@ def test_loo_of_a_causal_model_runs_half_of_the_tokens() -> None:
     clf = load_classifier(network, tokenizer)
     (text,) = clf.encode([long_text(clf, 200)])
     kept_logits(clf, [(text, np.ones(200, dtype=bool))], progress=False)  # compared with the network, once
-    seen = rows_of_loo(clf, text, clf.encoder.wiring.layers[1].up)
+    (seen,) = rows_of_loo(clf, text, clf.encoder.wiring.layers[1].up)
     assert sum(seen) == 200 + 199 * 200 // 2 + 1  # the whole once; what follows each token; the last itself

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lrp_companion.checks import InputError, as_path
-from lrp_companion.cli_options import DATA_DIR, MODEL, Command, either, names
+from lrp_companion.cli_options import DATA_DIR, MODEL, Command, either, loaded, names
 from lrp_companion.terminal import check_output, complain, harmless_json, printable, say, visible
 
 MNIST_TASKS = ("mnist", "mnist-grid")
@@ -145,7 +145,6 @@ def _text_jobs(args: argparse.Namespace, device: str) -> Any:
     options = _chosen(args, ANSWER_OPTIONS if answers else TEXT_OPTIONS)
     from lrp_companion.lab.answer_jobs import AnswerJobs
     from lrp_companion.lab.review_jobs import TextJobs
-    from lrp_companion.loading.classifier import load_classifier
     from lrp_companion.sources import load_dataset
 
     columns = {"text": args.text, "pair": args.completion or args.pair, "label": args.label}
@@ -157,7 +156,7 @@ def _text_jobs(args: argparse.Namespace, device: str) -> Any:
             got, hint = f"--removals {', '.join([removal, *more])}", "begin a run for each"
             raise InputError("run", got=got, expected="one removal for answers", hint=hint)
         options |= {"completion": args.write, "removal": removal}
-    clf = load_classifier(model, device=device, dtype=dtype)
+    clf = loaded(model, device=device, dtype=dtype)
     return (AnswerJobs if answers else TextJobs)(clf, data, limit=args.limit, seed=args.seed, **options)
 
 

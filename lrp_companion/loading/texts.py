@@ -342,9 +342,10 @@ class Reader:
 
     def check_ids(self, k: int, ids: Sequence[int]) -> None:
         """Refuse ids of text k that the model has no embedding for."""
-        if self.vocabulary is None or (min(ids) >= 0 and max(ids) < self.vocabulary):
+        wrong = next((i for i in ids if self.vocabulary is not None and not 0 <= i < self.vocabulary), None)
+        if wrong is None:
             return
-        wrong = next(i for i in ids if not 0 <= i < self.vocabulary)
+        assert self.vocabulary is not None
         got, expected = f"text {k} with the token id {wrong}", f"ids from 0 to {self.vocabulary - 1}"
         hint = "take the tokenizer that the model was trained with"
         raise InputError("encode", got=got, expected=expected, hint=hint)

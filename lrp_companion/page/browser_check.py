@@ -18,6 +18,7 @@ from lrp_companion.loading.compute import CLOSE
 from lrp_companion.loading.texts import EncodedText
 from lrp_companion.page import browser_tokenizer as kinds
 
+CHOOSE = "choose a classifier with BERT's own layers and tokenizer"
 TRIED = 300
 """Texts whose tokens are compared."""
 BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
@@ -83,9 +84,11 @@ def _check_tokens(clf: Classifier, data: dict[str, Any]) -> None:
     page = PageTokenizer(data)
     for text in texts_to_try(data, TRIED):
         there, here = page.encode(text), _ids(clf, text, data["maxTokens"])
+        if here is not None and any(clf.encode([text])[0].types):
+            _refuse(clf, "would give token types 0, Python others", "a text of token types 0", CHOOSE)
         if there != here:
             got = f"would read {ascii(text[:60])} as {_few(there)}, Python as {_few(here)}"
-            _refuse(clf, got, "the same token ids", "choose a classifier with BERT's own tokenizer")
+            _refuse(clf, got, "the same token ids", CHOOSE)
 
 
 def _few(ids: list[int] | None) -> str:
@@ -265,6 +268,9 @@ PHI: dict[str | None, Callable[[torch.Tensor], torch.Tensor]] = {
 @torch.no_grad()
 def _check_logits(clf: Classifier, manifest: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
     """Compare the engine's arithmetic, on the weights before they are rounded, with the network's own."""
+    by_part = {(name.lstrip("0123456789"), tensor.shape) for name, tensor in tensors.items()}
+    if len(by_part) != len({part for part, _ in by_part}):
+        _refuse(clf, "would take layers of several sizes for layers of one", "layers of one size", CHOOSE)
     data = manifest["tokenizer"]
     ordinary = [k for k, token in enumerate(data["vocabulary"]) if token and k not in data["reserved"]]
     count = max(1, min(12, data["maxTokens"] - len(data["before"]) - len(data["after"])))

@@ -178,7 +178,7 @@ def _manifest(clf: Classifier, max_tokens: int) -> dict[str, Any]:
     """What the engine needs besides the weights; what it would compute otherwise, `check_page` finds out."""
     w: Any = clf.encoder.wiring
     if w.task != CLASSES or clf.regression or len(clf.labels) < 2:
-        one = ", with one output" if w.task == CLASSES else ""
+        one = (", with one output" if w.task == CLASSES else "") + ", a regression" * clf.regression
         raise _refusal(
             clf, f"the task {w.task!r}{one}", "two or more classes of a text", "explain it with attribute()"
         )

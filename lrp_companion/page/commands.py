@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lrp_companion.checks import as_path, whole
-from lrp_companion.cli_options import MODEL, Command
+from lrp_companion.cli_options import MODEL, Command, loaded
 from lrp_companion.terminal import check_output, say, visible
 
 
@@ -25,13 +25,12 @@ def _carry_out(args: argparse.Namespace) -> None:
     from lrp_companion.loading.places import locate
 
     locate(args.model)
-    from lrp_companion.loading.classifier import load_classifier
     from lrp_companion.page.live_page import export_page
 
     check_output()
     whole("export-page", "--max-tokens", args.max_tokens, least=3, hint="leave it out for 128")
     options = {"examples": args.example, "title": args.title, "max_tokens": args.max_tokens}
-    page = export_page(load_classifier(args.model), as_path("export-page", "--out", args.out), **options)
+    page = export_page(loaded(args.model), as_path("export-page", "--out", args.out), **options)
     size = sum(path.stat().st_size for path in page.parent.rglob("*") if path.is_file())
     say(visible(f"{page}: opens in a browser, from disk or any static host ({size / 1e6:.0f} MB in all)"))
 
