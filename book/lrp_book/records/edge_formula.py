@@ -7,6 +7,7 @@ that the trial saw are left out unless `--all` is given.
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import xarray as xr
 
@@ -46,7 +47,7 @@ PAIRS = (
 
 def agreement(folder: str, *, seen: bool = False) -> xr.DataArray:
     """r with LOO (explainer x reading x example) at words + positions, of undivided maps and the logit."""
-    run = load_run(folder)
+    run: Any = load_run(folder)
     at = {"site": "word+position", "map": "raw", "removal": "attention-mask", "target": "logit"}
     r = r_with_loo(run, list(METHODS), **at)
     kept = [example for example in r.example.values if seen or example not in SEEN]
