@@ -373,10 +373,9 @@ def differences(one: Attribution, other: Attribution) -> list[str]:
     ['class (1 and 0)', 'logit (2.5 and 1)']
     """
     of_output = all("output" in record.choices for record in (one, other))
-    told: dict[str, list[Any]] = {
-        "class": [one.target, other.target],
-        "model": [r.details.get("model") for r in (one, other)],
-    }
+    told: dict[str, list[Any]] = {"class": [one.target, other.target]}
+    models = [record.details.get("model") for record in (one, other)]
+    told |= {"model": models} if None not in models else {}  # a record made by hand may name none
     for choice in ("output", "contrast") if of_output else ():
         told[choice] = [record.choices.get(choice) for record in (one, other)]
     out = [] if one.tokens == other.tokens else [f"tokens ({len(one.tokens)} and {len(other.tokens)})"]

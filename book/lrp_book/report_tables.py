@@ -49,7 +49,6 @@ def verdicts_table(checked: Sequence[Claim], *, beside: Mapping[int, str] | None
             "n could show": number(claim.detectable) if claim.verdict == UNDECIDED else None,
             "by rank": claim.verdict_at(rank=True) if ranked else None,
             "all tokens": claim.verdict_at(POSITIONS) if everything else None,
-            "all tokens, by rank": claim.verdict_at(POSITIONS, rank=True) if ranked else None,
         }
         rows.append(row | ({"larger model": beside.get(claim.number)} if beside else {}))
     columns = [name for name in rows[0] if any(row[name] is not None for row in rows)]

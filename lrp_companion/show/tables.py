@@ -41,6 +41,7 @@ _INTERVAL = re.compile(r"(?P<mean>\S+) (?P<rest>\[[^\]]+\](?: \(.+\))?)")
 SIGNS = {
     "reproduced": ("✓", "good"),
     "contradicted": ("✗", "bad"),
+    "mixed": ("±", "part"),
     "no relevant difference": ("≈", "part"),
     "undecided": ("?", "open"),
 }

@@ -65,7 +65,7 @@ function nameCells(table) {
   /** @type {string[]} */
   const headings = [];
   for (const row of table.tHead?.rows ?? []) {
-    const names = [...row.cells].flatMap((cell) => Array(cell.colSpan).fill(cell.innerText.trim()));
+    const names = [...row.cells].flatMap((cell) => Array(cell.colSpan).fill(cell.textContent.trim()));
     names.forEach((name, k) => headings[k] = [headings[k], name].filter(Boolean).join(": "));
   }
   const group = table.tHead?.rows[0]?.querySelector("[colspan]:not(td)")?.getAttribute("colspan");
@@ -78,7 +78,7 @@ function nameCells(table) {
       cell.setAttribute("role", head ? "columnheader" : k === 0 ? "rowheader" : "cell");
       if (head) return;
       cell.dataset.heading = headings[k] ?? "";
-      cell.classList.toggle("lrp-line", cell.innerText.length > LINE);
+      cell.classList.toggle("lrp-line", cell.textContent.length > LINE);
     });
   }
 }
