@@ -893,3 +893,15 @@ def test_the_plot_for_pages_draws_what_the_print_draws(sst2):
     assert {"this project", "the paper's model"} <= {one["text"] for one in named}
     with pytest.raises(CompanionError, match="one step per layer each"):
         layer_plot({})
+
+
+@pytest.mark.parametrize("column", ["sum", "r"])
+def test_a_table_that_lost_a_column_is_named(folders, tmp_path, capsys, column: str) -> None:
+    import pyarrow.parquet as pq
+
+    place = Path(shutil.copytree(folders["sst2"], tmp_path / "run"))
+    for file in place.rglob("methods*.parquet"):
+        pq.write_table(pq.read_table(file).drop_columns([column]), file)
+    assert main(["report", str(place)]) == 2
+    said = capsys.readouterr().err
+    assert column in said and len(said.splitlines()) == 1

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lrp_companion.checks import InputError, as_path
+from lrp_companion.checks import InputError, SourceError, as_path
 from lrp_companion.cli_options import DATA_DIR, MODEL, Command, either, loaded, names
 from lrp_companion.terminal import check_output, complain, harmless_json, printable, say, visible
 
@@ -185,12 +185,17 @@ def _carry_out_report(args: argparse.Namespace) -> None:
         if getattr(args, option) is not None:
             setattr(args, option, str(as_path("report", f"--{option}", getattr(args, option))))
     runs = load_runs(args.folders)
-    files = [] if args.figures is None else write_figures(runs, args.figures)
-    written = [] if args.out is None else write_report(runs, args.out)
+    try:
+        files = [] if args.figures is None else write_figures(runs, args.figures)
+        written = [] if args.out is None else write_report(runs, args.out)
+        text = json.dumps(report_rows(runs), ensure_ascii=False) if args.json else report(runs)
+    except KeyError as error:  # of a table that somebody else has changed
+        got, hint = f"a run, one of whose tables has no column {error}", "make the run again"
+        raise SourceError("report", got=got, expected="the tables that a run writes", hint=hint) from error
     if args.json:
-        say(harmless_json(json.dumps(report_rows(runs), ensure_ascii=False)))
+        say(harmless_json(text))
         return
-    say(printable(report(runs)), end="")
+    say(printable(text), end="")
     if files:
         names = ", ".join(file.name for file in files)
         say("\n" + visible(f"Figures: {names} in {args.figures}"))
