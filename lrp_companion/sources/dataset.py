@@ -274,7 +274,7 @@ def reading(place: object, *, hint: str) -> Iterator[None]:
     """Say which place it is that a library cannot read, in the library's words."""
     try:
         yield
-    except CompanionError:
+    except (CompanionError, ModuleNotFoundError):  # `extra` names the package
         raise
     except Exception as error:  # of pyarrow, datasets, httpx, fsspec, Pillow or csv, with no common base
         got = f"{place}, which cannot be read ({reason_of(error, 200)})"
