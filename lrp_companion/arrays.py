@@ -77,15 +77,16 @@ def plain_array(operation: str, name: str, values: Any, *, expected: str = "real
     return given
 
 
-def ranking(values: np.ndarray, *, tied: float = TIED) -> np.ndarray:
+def ranking(values: np.ndarray, *, tied: float = TIED, sizes: np.ndarray | None = None) -> np.ndarray:
     """Indices from the largest value to the smallest; values that only rounding tells apart, closer than
-    `tied` of the largest size, stay in their order.
+    `tied` of the largest size, stay in their order. With `sizes` each pair is held to the larger of its own.
 
     >>> ranking(np.array([0.25, 1.0, -0.5, 1.0 + 1e-9])).tolist()
     [1, 3, 0, 2]
     """
     order = np.argsort(-values, kind="stable")
-    steps = values[order[:-1]] - values[order[1:]] > tied * np.abs(values).max(initial=0.0)
+    sizes = np.full(len(values), np.abs(values).max(initial=0.0)) if sizes is None else sizes
+    steps = -np.diff(values[order]) > tied * np.maximum(sizes[order[:-1]], sizes[order[1:]])
     level = np.zeros(len(values), dtype=np.intp)
     level[order[1:]] = np.cumsum(steps)
     return np.argsort(level, kind="stable")

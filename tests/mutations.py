@@ -729,7 +729,7 @@ MUTATIONS: list[Mutation] = [
           '-sums if order == "morf" else sums'),
     of("arrays.py", "test_metrics.py::test_chunks_that_only_rounding_tells_apart_leave_in_reading_order",
        "test_hybrid.py::test_of_two_equal_gradients_the_first_is_exact_in_any_company")(
-        "rounding ranks", "> tied * np.abs(values).max(initial=0.0)", "> 0"),
+        "rounding ranks", "> tied * np.maximum(sizes[order[:-1]], sizes[order[1:]])", "> 0"),
     attribution("another model's logit is like", "if not math.isclose(one.logit, other.logit,",
                 "if False and not math.isclose(one.logit, other.logit,",
                 "test_metrics.py::test_records_that_explain_other_numbers_are_compared_only_where_asked"),

@@ -254,7 +254,8 @@ def removal_order(
         raise InputError("removal_order", got="no removable token", expected="at least one", hint=hint)
     chunks = [places[start : start + chunk] for start in range(0, len(places), chunk)]
     sums = np.array([given[members].sum() for members in chunks])
-    return [chunks[k] for k in ranking(sums if order == "morf" else -sums, tied=0.0)]
+    sizes = np.array([np.abs(given[members]).sum() for members in chunks])
+    return [chunks[k] for k in ranking(sums if order == "morf" else -sums, sizes=sizes)]
 
 
 @dataclass(frozen=True)
