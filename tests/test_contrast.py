@@ -94,7 +94,7 @@ def lrp_ids(clf: lrp.Classifier, text: str):
 
 
 def test_a_target_of_several_tokens_is_refused(language_model: lrp.Classifier) -> None:
-    with pytest.raises(InputError, match=r"target ' warmest' of 4 tokens \(' warm', 'e', 's', 't'\)"):
+    with pytest.raises(InputError, match=r"target ' warmest' of 4 tokens, "):
         lrp.attribute(language_model, "the film was", method="loo", target=" warmest")
 
 
