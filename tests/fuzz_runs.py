@@ -258,6 +258,12 @@ def subjects(model: Path) -> dict[str, Subject]:
             raise lrp.SourceError("load_classifier", got=str(error), expected="", hint="") from error
         return lrp.attribute(loaded, text, method="attnlrp")
 
+    def divided(text: Any, **given: Any) -> Any:
+        edges, loo = lrp.edge_loo(clf, text, **given)
+        (plain,) = lrp.attribute(clf, text, method="loo", output="logit", **given)
+        near(loo, plain.scores, f"the removals of {text!r}")
+        return edges.sum((0, 1, 2)), loo
+
     def images(image_method: Any, **given: Any) -> Any:
         return lrp.attribute(net, method=image_method, **given)
 
@@ -305,6 +311,16 @@ def subjects(model: Path) -> dict[str, Subject]:
             {"text": just("a film"), "target": just(1), "keep": st.lists(
                 st.lists(st.booleans(), min_size=length, max_size=length), min_size=1, max_size=1)},
             {name: options[name] for name in ("removal", "output", "batch_tokens")},
+        ),
+        "load_classifier": Subject(
+            tokenizer_of, are_records,
+            {"pattern": st.sampled_from([*BACKTRACKING, r"\s+", "(", "", r"(?<=a)", r"[^a]", "a|b"]),
+             "part": st.sampled_from(["pre_tokenizer", "normalizer"]),
+             "text": st.sampled_from(["a film", "dull", "a" * 30 + "!"])}, odd=False, share=0.2,
+        ),
+        "edge_loo": Subject(
+            divided, lambda pair: np.allclose(*pair, atol=1e-8), {"text": just("a film")},
+            target | {"truncate": options["truncate"]}, share=0.2,
         ),
         "load_dataset": Subject(
             lrp.load_dataset, lambda data: len(data) > 0, {"name": st.sampled_from(["sst2", "imdb"])},
@@ -357,12 +373,6 @@ def subjects(model: Path) -> dict[str, Subject]:
         "families": Subject(
             lambda name: lrp.family(name), callable,
             {"name": st.sampled_from(["mine", "__class__", "a b", ""])},
-        ),
-        "tokenizers": Subject(
-            tokenizer_of, are_records,
-            {"pattern": st.sampled_from([*BACKTRACKING, r"\s+", "(", "", r"(?<=a)", r"[^a]", "a|b"]),
-             "part": st.sampled_from(["pre_tokenizer", "normalizer"]),
-             "text": st.sampled_from(["a film", "dull", "a" * 30 + "!"])}, odd=False, share=0.2,
         ),
         "Lattice.scores_for": Subject(
             lambda layers: lattice.scores_for(layers), finite, {"layers": st.sampled_from([(), [1], [2, 1]])}

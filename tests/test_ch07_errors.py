@@ -238,7 +238,7 @@ def test_exact_tokens_stay_exact_and_are_all_in_the_end(maps: list[dict[str, Any
 
 def test_each_removal_and_each_mask_is_run_once(clf: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
     rows: list[tuple[int, bytes]] = []
-    times = {"gradients_at": 0, "loo": 0}
+    times = {"gradients_at": 0, "explain": 0}
 
     def watched(name: str) -> Any:
         run = getattr(ch07_errors, name)
@@ -254,7 +254,7 @@ def test_each_removal_and_each_mask_is_run_once(clf: Classifier, monkeypatch: py
     for name in times:
         monkeypatch.setattr(ch07_errors, name, watched(name))
     records = anytime_maps(clf, SHORT)
-    assert times == {"gradients_at": 1, "loo": 1} and len(set(rows)) == len(rows)
+    assert times == {"gradients_at": 1, "explain": 1} and len(set(rows)) == len(rows)
     asked = sum(step["backwards"] for record in records for step in record["ways"]["groups"][1:])
     assert len(rows) < 0.8 * asked
 
@@ -270,7 +270,7 @@ def test_the_seed_draws_and_nothing_else(clf: Classifier, maps: list[dict[str, A
 
 
 def test_what_cannot_be_is_refused_before_any_work(clf: Classifier, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("loo", "gradients_at"):
+    for name in ("explain", "gradients_at"):
         monkeypatch.delattr(ch07_errors, name)
     for bad, message in (
         ({"seed": -1}, "seed -1"),

@@ -363,14 +363,19 @@ def test_reviews_as_drawn_are_the_first_and_agree_with_the_other_parts() -> None
 
 def test_single_layers_and_halves_by_plain_numpy() -> None:
     """Claims 21 to 23 at base size, the arithmetic once more."""
-    base, ends = Path(RESULTS) / "base", ch.claims_at_size(RESULTS)
+    base = Path(RESULTS) / "base"
     for number, names in ((21, ch.SEEDS), (22, [ch.REVIEWS])):
-        gains = []
+        thirds, lines, depth = [], [], np.arange(12) - 5.5
         for name in names:
             kept = np.load(base / f"{name}-singles.npz")
-            delta = [kept[f"lerf layer-{k}"] - kept[f"morf layer-{k}"] for k in range(1, 13)]
-            gains.append(np.mean(delta[6:]) - np.mean(delta[:6]))
-        assert ends[number][0] == ch.number(np.mean(gains))
+            delta = np.array(
+                [(kept[f"lerf layer-{k}"] - kept[f"morf layer-{k}"]).mean() for k in range(1, 13)]
+            )
+            thirds.append(4 * (delta[4:].mean() - delta[:4].mean()))
+            lines.append(4 * 8 * (depth @ delta) / (depth @ depth))
+        effects = ch._effects(RESULTS, ch.SPECS[number - 1])
+        for effect, gains in zip(effects, (thirds, lines), strict=True):
+            assert effect.value.mean == pytest.approx(np.mean(gains), abs=1e-6)
     config = json.loads((base / f"{ch.REVIEWS}-paths.json").read_text(encoding="utf-8"))["config"]
     kept, masks = np.load(base / f"{ch.REVIEWS}-paths.npz")["r"], ch.masks_on_paths(12)
     halves = [frozenset(range(7, 13)), frozenset(range(1, 7))] * 2

@@ -290,6 +290,7 @@ def test_two_sentences_and_a_link_that_brings_both_back(at: Any, python: Classif
     page.wait_for_function(DONE)
     agrees(shown(page, panel=0), expected(python, SECOND))
     agrees(shown(page, panel=1), expected(python, TEXT))
+    page.wait_for_function("location.hash.includes('sentence.other=')")
     again, _ = at(url=page.url)
     assert again.input_value("textarea[name=other]") == TEXT
     agrees(shown(again, panel=1), expected(python, TEXT))
