@@ -33,6 +33,8 @@ _HOME = {
     "paired_difference": "metrics",
     "conservation_gap": "metrics",
     "invariance_gap": "metrics",
+    "open_record": "lab.record",
+    "interval": "lab.record",
     "token_heatmap": "show",
     **dict.fromkeys(importlib.import_module("lrp_companion.widgets").__all__, "widgets"),
     "Attribution": "attribution",

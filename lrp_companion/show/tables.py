@@ -133,7 +133,7 @@ def _group_heading(title: str, span: int) -> str:
 
 
 def table(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Any,
     *,
     columns: Sequence[str] | Mapping[str, str] | None = None,
     groups: Mapping[str, Sequence[str]] | None = None,
@@ -144,9 +144,10 @@ def table(
 
     Parameters
     ----------
-    rows : mappings from column to value: text, numbers, an `Interval` (shown as mean and limits, with the
-        number of undefined examples where there are any), True or False, None for an empty cell; NaN is shown
-        as "undefined".
+    rows : a pandas table, whose index names the rows; what `lrp_companion.interval` gives with one axis or
+        two, the last one across; or mappings from column to value: text, numbers, an `Interval` (shown as
+        mean and limits, with the number of undefined examples where there are any), True or False, None for
+        an empty cell; NaN is shown as "undefined".
     columns : which columns, in order, or a mapping to their headings; all of the first row's by default.
     groups : heading over neighbouring columns to these columns, such as
         `{"this project": [...], "the paper": [...]}`.
@@ -160,7 +161,7 @@ def table(
     LOO                  1.00
     IG      0.41 [0.30, 0.50]
     """
-    records = list(rows)
+    records = _records(rows)
     if not records:
         raise InputError("table", got="no rows", expected="at least one", hint="check what was computed")
     if isinstance(columns, Mapping):
@@ -183,6 +184,19 @@ def table(
     )
     cells = tuple(tuple(cell(value, digits) for value in row) for row in values)
     return Table(tuple(map(str, headings.values())), cells, numeric, caption, _spans(list(headings), groups))
+
+
+def _records(rows: Any) -> list[Mapping[str, Any]]:
+    """Rows of a pandas table or of an `xarray.Dataset` of intervals as mappings; other rows as they are."""
+    if hasattr(rows, "data_vars"):
+        flat = rows.to_dataframe().apply(
+            lambda row: Interval(row["mean"], row.low, row.high, int(row.n)), axis=1
+        )
+        rows = flat.unstack(sort=False) if flat.index.nlevels > 1 else flat.to_frame(" ")
+    if hasattr(rows, "reset_index"):
+        named = rows.rename_axis(index=[name or "" for name in rows.index.names]).reset_index()
+        return [{str(key): value for key, value in row.items()} for row in named.to_dict("records")]
+    return list(rows)
 
 
 def cell(value: Any, digits: int) -> str:

@@ -1,0 +1,312 @@
+"""A committed record as labelled arrays and tables, by its name. No torch, no texts, only numbers.
+
+>>> r = open_record("sst2-12").r                                # doctest: +SKIP
+>>> lead = r.sel(explainer="cp-lrp") - r.sel(explainer="attnlrp")  # doctest: +SKIP
+>>> at = {"map": "raw", "removal": "attention-mask", "target": "logit", "statistic": "pearson"}
+>>> interval(lead.sel(site="word", tokens="no-special", **at))  # doctest: +SKIP
+Interval(mean=-0.0211, low=-0.0282, high=-0.0141, n=872, undefined=0, level=0.95)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from lrp_companion.checks import InputError, SourceError
+from lrp_companion.lab.labelled import mean, r_with_loo
+from lrp_companion.lab.load import AnswerRun, AnyRun, TextRun, load_run, nearby
+from lrp_companion.masks import mask_label, masks_on_paths
+from lrp_companion.metrics import bootstrap_mean
+from lrp_companion.metrics.grid import cross_correlation
+from lrp_companion.schema import MAP_CHOICES, TOKEN_CHOICES
+
+NAMES = {
+    "sst2-12": "sst2-companion",
+    "sst2-6": "sst2-companion-6",
+    "imdb-12": "imdb-companion",
+    "imdb-6": "imdb-companion-6-seed-1",
+}
+"""Short names of the runs on whole data sets: data and layers."""
+LOO = "loo attention-mask"
+COUNTED = {"words": "no-special", "no-first": "no-first", "all": "all"}
+STATISTICS = ("pearson", "spearman")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What one run, or several trainings of one model, left behind.
+
+    Attributes
+    ----------
+    name, folder : as asked for, and where it was found.
+    parts : name of each training to what it holds: a run, or the arrays of a `.npz` file.
+    """
+
+    name: str
+    folder: Path
+    parts: Mapping[str, AnyRun | Mapping[str, np.ndarray]]
+
+    def __repr__(self) -> str:
+        sizes = {f"{len(self._rows(part)):,} texts" for part in self.parts.values() if self._rows(part)}
+        trainings = f", {len(self.parts)} trainings" if len(self.parts) > 1 else ""
+        return f"Record({self.name!r}, {', '.join(sorted(sizes)) or 'no texts'}{trainings})"
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """What stands beside the numbers: model, data, fingerprint, seed, versions, start and commit."""
+        name, part = next(iter(self.parts.items()))
+        if not isinstance(part, Mapping):
+            return dict(part.manifest)
+        beside = self.folder / f"{name}.json"
+        return json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
+
+    @cached_property
+    def arrays(self) -> Mapping[str, np.ndarray]:
+        """The arrays of a record that is a `.npz` file, by name."""
+        (part,) = self.parts.values()
+        if not isinstance(part, Mapping):
+            hint = "read .r, .layers, .curves, .tokens() or .frame()"
+            raise InputError("Record.arrays", got=f"the run {self.name}", expected="a .npz file", hint=hint)
+        return part
+
+    @cached_property
+    def r(self) -> xr.DataArray:
+        """Agreement with LOO of every method in every text, under every choice that was measured.
+
+        Axes: explainer, site, tokens, map, removal, target, statistic, text; of several trainings, training
+        first. NaN where r is undefined. (An axis called method could not be chosen from: `sel` has an option
+        of that name.)
+        """
+        return self._of_each(lambda part: _r_of_maps(part) if isinstance(part, Mapping) else _r_of_run(part))
+
+    @cached_property
+    def layers(self) -> xr.DataArray:
+        """r of Pearson with LOO by which layers are bypassed (CP-LRP's rule there, AttnLRP's elsewhere).
+
+        Axes: bypassed ("none", "3", "1 to 6", ...), then those of `r` that the record has, text last.
+        """
+        return self._of_each(self._layers_of)
+
+    @cached_property
+    def curves(self) -> xr.DataArray:
+        """Areas under perturbation curves, axes explainer, curve ("morf", "lerf", "delta") and text."""
+        return self._of_each(_curves_of)
+
+    def tokens(self, *, site: str = "word") -> pd.DataFrame:
+        """One row for each token of each text: `training`, `text`, `place` (from 0), `special`, `loo` and a
+        column for each method, its relevance at a site. For records that keep their maps.
+        """
+        frames = [
+            frame.assign(training=name)
+            for name, part in self.parts.items()
+            for frame in (_tokens_of_run(part, site) if isinstance(part, TextRun) else _tokens(part, site),)
+        ]
+        out = pd.concat(frames, ignore_index=True)
+        return out if len(self.parts) > 1 else out.drop(columns="training")
+
+    def frame(self, table: str) -> pd.DataFrame:
+        """A table of a run, such as "examples", as it is stored."""
+        return pd.concat(
+            [part.tables[table].to_pandas() for part in self.parts.values() if not isinstance(part, Mapping)]
+        )
+
+    @staticmethod
+    def _rows(part: Any) -> list[int]:
+        if isinstance(part, Mapping):
+            return np.sort(part["example"]).tolist() if "example" in part else []
+        return list(part.examples) if isinstance(part, TextRun) else list(range(part.n))
+
+    def _of_each(self, read: Callable[[Any], xr.DataArray]) -> xr.DataArray:
+        each = [read(part) for part in self.parts.values()]
+        if len(each) == 1:
+            return each[0]
+        return xr.concat(each, "training", join="inner").assign_coords(training=list(self.parts))
+
+    def _layers_of(self, part: Any) -> xr.DataArray:
+        if isinstance(part, TextRun):
+            masks = {mask_label(mask): mask for mask in part.masks}
+            if not masks:
+                raise InputError("Record.layers", got=self.name, expected="a run of masks", hint="see .r")
+            r = r_with_loo(part, masks, statistic="pearson", map="raw")
+            return r.rename(explainer="bypassed", example="text")
+        of, order = self.config["config"], np.argsort(part["example"])
+        labels = [mask_label(mask) for mask in masks_on_paths(of["layers"])]
+        readings = pd.MultiIndex.from_tuples(
+            [(site, COUNTED[tokens], statistic) for site, tokens, statistic in of["readings"]],
+            names=["site", "tokens", "statistic"],
+        )
+        coords = xr.Coordinates.from_pandas_multiindex(readings, "reading")
+        flat = xr.DataArray(part["r"][order], dims=["text", "reading", "bypassed"]).assign_coords(coords)
+        r = flat.assign_coords(bypassed=labels, text=np.sort(part["example"])).unstack("reading")
+        return r.transpose("bypassed", "site", "tokens", "statistic", "text")
+
+
+def open_record(name: str, *, results: str | os.PathLike[str] = "results") -> Record:
+    """Open a record by its name.
+
+    Parameters
+    ----------
+    name : one of "sst2-12", "sst2-6", "imdb-12", "imdb-6", or a path in the folder of the records, such as
+        "maps/sst2-companion" or "base/sst2-seed-0-maps"; with `*` several trainings that explain the same
+        texts, such as "trainings/sst2-companion-6-short-seed-*".
+    results : the folder of the records, here or in a folder above.
+
+    Raises
+    ------
+    SourceError : no such record.
+
+    >>> open_record("sst2-12")                    # doctest: +SKIP
+    Record('sst2-12', 872 texts)
+    """
+    folder = nearby(results)
+    path = NAMES.get(name, name)
+    found = [path] if "*" not in path else sorted(_matching(folder, path))
+    parts: dict[str, Any] = {}
+    for each in found:
+        if (folder / each / "manifest.json").is_file():
+            parts[each] = load_run(folder / each)
+        elif (folder / f"{each}.npz").is_file():
+            parts[each] = dict(np.load(folder / f"{each}.npz"))
+    if not parts:
+        got, expected = f"{name!r} in {folder}", "a record, such as sst2-12 or maps/sst2-companion"
+        raise SourceError("open_record", got=got, expected=expected, hint="results/README.md lists them")
+    return Record(name, folder, parts)
+
+
+def _matching(folder: Path, pattern: str) -> Iterator[str]:
+    for path in folder.glob(f"{pattern}/manifest.json"):
+        yield path.parent.relative_to(folder).as_posix()
+    for path in folder.glob(f"{pattern}.npz"):
+        yield path.relative_to(folder).with_suffix("").as_posix()
+
+
+def interval(values: Any) -> Any:
+    """Mean over texts with its 95 % bootstrap interval; over trainings, too, where there are several.
+
+    Parameters
+    ----------
+    values : a sequence of numbers, one per text, or an array with the axis text and, if it has several
+        trainings, training. NaN is left out.
+
+    Returns
+    -------
+    An `Interval` (`mean`, `low`, `high`, `n`) if `values` has no other axis; else an `xarray.Dataset` of
+    `mean`, `low`, `high` and `n` over the other axes: `.to_dataframe()` is a table of them.
+
+    >>> str(interval([0.2, 0.4, 0.6]))
+    '0.400 [0.200, 0.600], n = 3'
+    >>> r = xr.DataArray([[0.2, 0.4], [0.5, 0.7]], {"site": ["word", "embedding"]}, ["site", "text"])
+    >>> interval(r)["mean"].values.round(3).tolist()
+    [0.3, 0.6]
+    """
+    if not isinstance(values, xr.DataArray):
+        return bootstrap_mean(values)
+    means = mean(values.rename(text="example") if "text" in values.dims else values)
+    if not isinstance(means, xr.DataArray):
+        return means
+    parts = {
+        name: np.vectorize(lambda one, name=name: getattr(one, name), otypes=[float])(means) for name in PARTS
+    }
+    return xr.Dataset({name: (means.dims, part) for name, part in parts.items()}, means.coords)
+
+
+PARTS = ("mean", "low", "high", "n")
+
+
+def _r_of_run(run: Any) -> xr.DataArray:
+    if isinstance(run, AnswerRun):
+        return run.r().rename(example="text")
+    r = r_with_loo(run, None, map=list(MAP_CHOICES[:2]))  # divided by sum |R| it is the raw map's
+    return r.rename(example="text")
+
+
+def _r_of_maps(part: Mapping[str, np.ndarray]) -> xr.DataArray:
+    """r from maps: sites word and, with learned positions, word+position."""
+    maps = _maps(part)
+    sites = ("word", "word+position") if "attnlrp+position" in maps else ("word",)
+    methods = [name for name in maps if not name.startswith("loo ") and "+" not in name]
+    removals = [name for name in maps if name.startswith("loo ")]
+    axes: dict[str, Any] = {
+        "explainer": methods,
+        "site": list(sites),
+        "tokens": [*TOKEN_CHOICES, "no-first"],
+        "map": list(MAP_CHOICES[:2]),
+        "removal": [name.removeprefix("loo ") for name in removals],
+        "statistic": list(STATISTICS),
+    }
+    columns = [maps.get(m if s == "word" else f"{m}+position", maps[m]) for m in methods for s in sites]
+    texts = np.sort(part["example"])
+    out = np.full((*map(len, axes.values()), len(texts)), np.nan)
+    for k, word in enumerate(_by_text(part, "word")):
+        stacked, loos = (
+            np.stack([of[k] for of in by]).astype(float) for by in (columns, [maps[n] for n in removals])
+        )
+        kept = {"all": word | True, "no-special": word, "no-first": np.arange(len(word)) > 0}
+        for t, tokens in enumerate(axes["tokens"]):
+            if kept[tokens].sum() < 2:
+                continue
+            seen, judges = stacked[:, kept[tokens]], loos[:, kept[tokens]]
+            signs = np.sign(seen.sum(-1))[:, None] * np.sign(judges.sum(-1))
+            for s, statistic in enumerate(STATISTICS):
+                raw = cross_correlation(seen, judges, statistic)
+                both = np.stack([raw, np.where(signs == 0, np.nan, signs * raw)], 1)
+                out[:, :, t, :, :, s, k] = both.reshape(len(methods), len(sites), 2, len(removals))
+    return xr.DataArray(out, {**axes, "text": texts}, [*axes, "text"], name="r")
+
+
+def _curves_of(part: Any) -> xr.DataArray:
+    if isinstance(part, TextRun):
+        values = {name: [part.column(name, curve) for curve in ("morf", "lerf")] for name in part.methods}
+        texts = part.examples
+    else:
+        order, texts = np.argsort(part["example"]), np.sort(part["example"])
+        names = [name.removeprefix("morf ") for name in part if name.startswith("morf ")]
+        values = {name: [part[f"{curve} {name}"][order] for curve in ("morf", "lerf")] for name in names}
+    stacked = np.array([[*two, two[1] - two[0]] for two in (np.asarray(v, float) for v in values.values())])
+    coords = {"explainer": list(values), "curve": ["morf", "lerf", "delta"], "text": texts}
+    return xr.DataArray(stacked, coords, list(coords), name="curves")
+
+
+def _by_text(part: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:
+    """An array of tokens as one array for each text, texts ascending."""
+    pieces = np.split(part[name], np.cumsum(part["tokens"])[:-1])
+    return [pieces[k] for k in np.argsort(part["example"], kind="stable")]
+
+
+def _maps(part: Mapping[str, np.ndarray]) -> dict[str, list[np.ndarray]]:
+    if "word" not in part or LOO not in part:
+        raise InputError("Record", got="no maps", expected="a record of maps", hint="read its .arrays")
+    names = [name for name in part if name != "word" and part[name].shape == part["word"].shape]
+    return {name: _by_text(part, name) for name in names}
+
+
+def _tokens(part: Any, site: str) -> pd.DataFrame:
+    maps, word = _maps(part), _by_text(part, "word")
+    methods = [name for name in maps if "+" not in name and not name.startswith("loo ")]
+    end = "" if site == "word" else "+position"
+    columns = {"special": [~of for of in word], "loo": maps[LOO]}
+    columns |= {name: maps.get(f"{name}{end}", maps[name]) for name in methods}
+    return _framed(np.sort(part["example"]), columns)
+
+
+def _tokens_of_run(run: TextRun, site: str) -> pd.DataFrame:
+    loo = run.loo()
+    special = [np.isin(np.arange(len(of)), at) for of, at in zip(loo, run.specials(), strict=True)]
+    maps = {name: run.maps(name, site=site) for name in run.methods if name != "loo"}
+    return _framed(run.examples, {"special": special, "loo": loo, **maps})
+
+
+def _framed(texts: Any, columns: Mapping[str, list[np.ndarray]]) -> pd.DataFrame:
+    sizes = [len(of) for of in columns["loo"]]
+    places = np.concatenate([np.arange(size) for size in sizes])
+    out = {"text": np.repeat(texts, sizes), "place": places}
+    return pd.DataFrame(out | {name: np.concatenate(of) for name, of in columns.items()})

@@ -1,0 +1,194 @@
+"""The book's figures of means with intervals: dots, lines, and the specification curve.
+
+Each takes what `lrp_companion.interval` gives, an `xarray.Dataset` of mean, low and high.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+
+from lrp_companion.metrics import Interval
+from lrp_companion.show.canvas import LOOK, SLIDE, Drawing, Name, drawing, headline, label_ends, settle
+from lrp_companion.show.palette import INK, QUIET, styles
+
+PAPER: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": QUIET, "color": QUIET}
+SIDES = {"below": "#6b3fb0", "level": "#8a8a8a", "above": "#00755e"}
+"""The colours of AttnLRP and CP-LRP, for whichever is ahead, and grey."""
+
+
+@mpl.rc_context(LOOK)
+def dots(
+    means: xr.Dataset | Mapping[str, Interval],
+    *,
+    paper: Mapping[str, float] | None = None,
+    quantity: str = "mean r with LOO",
+    title: str | None = None,
+    wide: bool = False,
+) -> Drawing:
+    """Draw a dot with its interval for each row: a panel for each entry of the first axis if there are two.
+
+    Parameters
+    ----------
+    means : what `interval` gives, with one axis or two; or names to intervals.
+    paper : the paper's value by row, an open square.
+    wide : panels side by side.
+    """
+    rows = _dataset(means)
+    panels = (
+        {"": rows}
+        if len(rows.dims) == 1
+        else {str(of): rows.isel({_first(rows): k}) for k, of in _steps(rows)}
+    )
+    names = [str(name) for name in next(iter(panels.values()))[_last(rows)].values]
+    size = (1, len(panels)) if wide else (len(panels), 1)
+    height = SLIDE[1] if wide else 0.8 + len(panels) * (0.3 + 0.27 * len(names))
+    width = {"width": SLIDE[0]} if wide else {}
+    alt = _alt(quantity, title, {of: _told(names, panel) for of, panel in panels.items()})
+    figure, axes = drawing(
+        alt, rows=size[0], columns=size[1], height=height, sharex=True, sharey=True, **width
+    )
+    looks = styles(names)
+    for panel, (of, values) in zip(axes, panels.items(), strict=True):
+        for k, name in enumerate(names):
+            mean, low, high = (float(values[part][k]) for part in ("mean", "low", "high"))
+            panel.plot([low, high], [k, k], color=looks[name].colour, linewidth=2.2, solid_capstyle="butt")
+            panel.plot(mean, k, marker=looks[name].marker, color=looks[name].colour, markersize=7)
+            if paper and name in paper:
+                panel.plot(paper[name], k, marker="s", markersize=6.5, linestyle="none", **PAPER)
+        panel.set_yticks(range(len(names)), [looks[name].label for name in names])
+        panel.set_ylim(len(names) - 0.4, -0.6)
+        panel.grid(visible=False, axis="y")
+        panel.axvline(0, color=INK, linewidth=0.9)
+        panel.set_title(of)
+    axes[-1].set_xlabel(quantity + (" (open squares: the paper's model)" if paper else ""))
+    headline(figure, title)
+    return figure
+
+
+@mpl.rc_context(LOOK)
+def lines(
+    means: xr.Dataset,
+    *,
+    paper: Mapping[str, Sequence[float]] | None = None,
+    levels: Mapping[str, Interval] | None = None,
+    quantity: str = "mean r with LOO",
+    title: str | None = None,
+    wide: bool = False,
+) -> Drawing:
+    """Draw means with bands along the last axis, such as layers: a line for each entry of the other axis.
+
+    Parameters
+    ----------
+    means : what `interval` gives, with one axis or two.
+    paper : the paper's values along the same axis, by line, dashed.
+    levels : intervals drawn across, by name, such as AttnLRP and CP-LRP.
+    """
+    along = _last(means)
+    named = (
+        {quantity: means}
+        if len(means.dims) == 1
+        else {str(of): means.isel({_first(means): k}) for k, of in _steps(means)}
+    )
+    alt = _alt(
+        quantity, title, {of: _told([*map(str, means[along].values)], line) for of, line in named.items()}
+    )
+    size: dict[str, Any] = {"height": SLIDE[1], "width": SLIDE[0]} if wide else {"height": 3.4}
+    figure, (axes,) = drawing(alt, **size)
+    looks, x = styles(named), np.arange(means.sizes[along])
+    ends = []
+    for name, line in named.items():
+        colour = looks[name].colour
+        axes.fill_between(x, line["low"], line["high"], color=colour, alpha=0.22, linewidth=0)
+        axes.plot(x, line["mean"], color=colour, marker=looks[name].marker, linestyle=looks[name].dash)
+        ends.append(Name(looks[name].label if len(named) > 1 else "", x[-1], float(line["mean"][-1]), colour))
+        if paper and name in paper:
+            axes.plot(x, paper[name], marker="o", markersize=3.5, linestyle=(0, (4, 2)), **PAPER)
+            ends.append(Name("the paper's model", x[-1], paper[name][-1], QUIET))
+    for name, level in (levels or {}).items():
+        axes.axhline(level.mean, color=INK, linewidth=1.1, linestyle=":", zorder=1.5)
+        ends.append(Name(name, x[-1], level.mean, INK))
+    axes.set_xticks(x, [str(value) for value in means[along].values])
+    axes.set(xlabel=along, ylabel=quantity)
+    label_ends(axes, [end for end in ends if end.text])
+    headline(figure, title)
+    settle(figure)
+    return figure
+
+
+@mpl.rc_context(LOOK)
+def specification_curve(
+    means: xr.Dataset, *, margin: float = 0.05, quantity: str = "CP-LRP − AttnLRP", title: str | None = None
+) -> Drawing:
+    """Draw every combination of choices, sorted by effect, its choices underneath (Simonsohn et al. 2020).
+
+    Parameters
+    ----------
+    means : what `interval` gives of the difference, an axis for each choice.
+    margin : differences below it are level: the band in grey.
+    """
+    flat = means.stack(cell=list(means.dims)).sortby("mean")
+    mean, low, high = (flat[part].values for part in ("mean", "low", "high"))
+    options = [(str(choice), option) for choice in means.dims for option in means[choice].values]
+    x = np.arange(len(mean))
+    side = np.where(low > 0, "above", np.where(high < 0, "below", "level"))
+    alt = f"{title or quantity}: {len(x)} combinations, from {mean[0]:.2f} to {mean[-1]:.2f}."
+    height = 2.6 + 0.24 * len(options)
+    figure, (top, bottom) = drawing(
+        alt, rows=2, sharex=True, height=height, height_ratios=[2.2, 0.24 * len(options)]
+    )
+    top.axhspan(-margin, margin, color="#8a8a8a", alpha=0.15, linewidth=0)
+    for name, colour in SIDES.items():
+        top.vlines(x[side == name], low[side == name], high[side == name], color=colour, linewidth=2)
+        top.plot(x[side == name], mean[side == name], "o", color=colour, markersize=5)
+    top.axhline(0, color=INK, linewidth=0.9)
+    top.set_ylabel(quantity)
+    _options(bottom, flat, options, x)
+    headline(figure, title)
+    return figure
+
+
+def _options(axes: Axes, flat: xr.Dataset, options: Sequence[tuple[str, Any]], x: np.ndarray) -> None:
+    for row, (choice, option) in enumerate(options):
+        chosen = x[flat[choice].values == option]
+        axes.plot(chosen, np.full(len(chosen), row), marker="|", markersize=9, linestyle="none", color=INK)
+    axes.set_yticks(range(len(options)), [f"{choice}: {option}" for choice, option in options])
+    axes.set_ylim(len(options) - 0.4, -0.6)
+    axes.set_xticks([])
+    axes.grid(visible=False)
+
+
+def _dataset(means: xr.Dataset | Mapping[str, Interval]) -> xr.Dataset:
+    if isinstance(means, xr.Dataset):
+        return means
+    parts = {
+        part: ("row", [getattr(one, part) for one in means.values()]) for part in ("mean", "low", "high")
+    }
+    return xr.Dataset(parts, {"row": list(means)})
+
+
+def _first(rows: xr.Dataset) -> str:
+    return str(rows["mean"].dims[0])
+
+
+def _last(rows: xr.Dataset) -> str:
+    return str(rows["mean"].dims[-1])
+
+
+def _steps(rows: xr.Dataset) -> list[tuple[int, Any]]:
+    return list(enumerate(rows[_first(rows)].values))
+
+
+def _told(names: Sequence[str], values: xr.Dataset) -> str:
+    pairs = zip(names, values["mean"].values, strict=True)
+    return ", ".join(f"{name} {mean:.2f}" for name, mean in pairs)
+
+
+def _alt(quantity: str, title: str | None, told: Mapping[str, str]) -> str:
+    parts = "; ".join(f"{of}: {text}" if of else text for of, text in told.items())
+    return f"{title + '. ' if title else ''}{quantity}: {parts}."

@@ -1,0 +1,84 @@
+"""Records as labelled arrays: equal to the run's own reading, to plain pandas, and to plain NumPy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import lrp_companion as lrp
+from lrp_companion import show
+from lrp_companion.lab.load import load_run
+from lrp_companion.lab.record import interval, open_record
+from lrp_companion.schema import Protocol
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+
+def test_r_of_a_run_is_what_the_run_says() -> None:
+    record, run = open_record("sst2-12", results=RESULTS), load_run(f"{RESULTS}/sst2-companion")
+    at = Protocol(site="embedding", tokens="all", map="sum-to-one", removal="delete", statistic="kendall")
+    found = record.r.sel({**vars(at), "explainer": "cp-lrp"})
+    np.testing.assert_array_equal(found, run.r("cp-lrp", at))
+    at = {"site": "word", "tokens": "all", "removal": "attention-mask", "target": "logit"}
+    bypassed, cp = (
+        record.layers.sel(bypassed="1 to 12", **at),
+        record.r.sel(explainer="cp-lrp", map="raw", **at),
+    )
+    np.testing.assert_allclose(bypassed, cp.sel(statistic="pearson"), atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["base/sst2-seed-0-maps", "smollm2/sst2-maps"])
+@pytest.mark.parametrize("statistic", ["pearson", "spearman"])
+def test_r_of_maps_by_plain_pandas(name: str, statistic: str) -> None:
+    record = open_record(name, results=RESULTS)
+    tokens = record.tokens()
+    first = tokens[tokens.text < 12]
+    words = first[~first.special].groupby("text")
+    plain = words.apply(lambda of: of.attnlrp.corr(of.loo, method=statistic))
+    at = {
+        "explainer": "attnlrp",
+        "site": "word",
+        "tokens": "no-special",
+        "statistic": statistic,
+        "map": "raw",
+    }
+    r = record.r.sel({**at, "removal": "attention-mask"})
+    r = r.sel(target="logit") if "target" in r.dims else r
+    np.testing.assert_allclose(r.sel(text=plain.index), plain, atol=1e-5)
+
+
+def test_trainings_are_one_axis_and_an_interval_takes_them_in() -> None:
+    record = open_record("base/sst2-seed-*-paths", results=RESULTS)
+    gain = record.layers.sel(bypassed="1 to 12") - record.layers.sel(bypassed="none")
+    assert record.layers.sizes["training"] == 3
+    over = interval(gain.sel(site="word", tokens="no-special", statistic="pearson"))
+    assert over.mean == pytest.approx(
+        float(gain.sel(site="word", tokens="no-special", statistic="pearson").mean()), abs=1e-6
+    )
+    assert interval(gain)["mean"].dims == ("site", "tokens", "statistic")
+
+
+def test_a_record_that_is_not_there_is_told() -> None:
+    with pytest.raises(lrp.SourceError, match=r"sst2-13.*README"):
+        lrp.open_record("sst2-13", results=RESULTS)
+
+
+def test_what_the_figures_are_made_from_is_in_them() -> None:
+    values = xr.DataArray(np.arange(24.0).reshape(2, 3, 4), dims=["site", "explainer", "text"])
+    means = interval(values.assign_coords(site=["word", "all"], explainer=["loo", "attnlrp", "mine"]))
+    panel = show.dots(means, title="Dots").axes[0]
+    assert sorted(line.get_xdata()[0] for line in panel.lines if line.get_markersize() == 7) == [
+        1.5,
+        5.5,
+        9.5,
+    ]
+    assert [text.get_text() for text in panel.get_yticklabels()] == ["LOO", "AttnLRP", "mine"]
+    drawn = show.lines(means, levels={"here": interval([1.0, 2.0])}).axes[0]
+    assert [len(line.get_ydata()) for line in drawn.lines] == [3, 3, 2]
+    top = show.specification_curve(means).axes[0]
+    heights = np.concatenate([line.get_ydata() for line in top.lines if line.get_marker() == "o"])
+    np.testing.assert_allclose(np.sort(heights), np.sort(means["mean"].values.ravel()))
+    assert "21.50" in str(show.table(means))
