@@ -30,7 +30,7 @@ from papermill.exceptions import PapermillExecutionError
 
 from lrp_book import nbgrader, sessions
 from lrp_book import student as editions
-from lrp_book.parameters import check_parameters, check_values, from_make
+from lrp_book.parameters import check_names, check_parameters, check_values, from_make
 from lrp_book.sphinx import appendix, your_sentence
 from lrp_companion.checks import CompanionError, InputError, choose
 from lrp_companion.terminal import BAD_INPUT, STOPPED, complain
@@ -38,7 +38,7 @@ from lrp_companion.terminal import BAD_INPUT, STOPPED, complain
 ROOT = Path(__file__).resolve().parents[2]
 AT_ONCE = min(2, os.cpu_count() or 1)  # notebooks: much of each is one thread's work
 # A notebook that is given one of these may read what no key covers: a folder, the hub.
-_OUTSIDE = ("source", "data_dir", "model", "data")
+_OUTSIDE = ("source", "data_dir", "model", "data", "results")
 _LOADED = re.compile(r'<(?:script[^>]*? src|link[^>]*? rel="stylesheet"[^>]*? href)="([^"?#]+)')
 WIDGET_DATA = re.compile(
     r'<div class="lrp-widget" data-companion-widget=[^>]*><script type="application/json">.*?</script>',
@@ -101,13 +101,13 @@ def without_widget_data(notebook: nbformat.NotebookNode) -> nbformat.NotebookNod
 def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str, str] | None = None) -> bool:
     """Execute one notebook into `output`; return False if an earlier result could be used again.
 
-    The key of an earlier result is stored next to it. A run that reads outside the project (a data folder,
+    Of the parameters it gets those that it has. The key of an earlier result is stored next to it. A run that reads outside the project (a data folder,
     the hub) is never reused.
 
     Raises
     ------
     InputError
-        If a parameter is unknown or of the wrong kind.
+        If a parameter is of the wrong kind.
     papermill.exceptions.PapermillExecutionError
         If a cell fails.
     """
@@ -143,7 +143,8 @@ def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str,
 def _execute_all(root: Path, parameters: Mapping[str, str]) -> list[Path]:
     """Execute all notebooks, some at once; return the executed ones in the book's order."""
     notebooks = sorted((root / "notebooks").glob("*.ipynb"))
-    for notebook in notebooks:  # all is checked before the first cell runs
+    check_names(notebooks, parameters)  # all is checked before the first cell runs
+    for notebook in notebooks:
         check_parameters(notebook, parameters)
     check_values(parameters)
     # Each has its share of the processor; else kernels wait for each other's threads.
