@@ -101,8 +101,8 @@ def without_widget_data(notebook: nbformat.NotebookNode) -> nbformat.NotebookNod
 def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str, str] | None = None) -> bool:
     """Execute one notebook into `output`; return False if an earlier result could be used again.
 
-    Of the parameters it gets those that it has. The key of an earlier result is stored next to it. A run that reads outside the project (a data folder,
-    the hub) is never reused.
+    Of the parameters it gets those that it has. The key of an earlier result is stored next to it. A run that
+    reads outside the project (a data folder, the hub) is never reused.
 
     Raises
     ------
