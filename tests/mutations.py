@@ -185,7 +185,6 @@ front = of(
 )
 session = of("book/lrp_book/sessions.py", "test_sessions.py")
 mask_hunt = of("book/lrp_book/sphinx/mask_hunt.py", "test_mask_hunt.py")
-launch = of("book/lrp_book/sphinx/launch.py", "test_launch.py")
 paired = of("book/lrp_book/paired.py", "test_paired.py")
 trained = of("metrics/statistics.py", "test_paired.py")
 WEIGHED = "test_ch05.py::test_what_r_is_worth_over_trainings[attnlrp-no-special]"

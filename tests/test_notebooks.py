@@ -75,6 +75,15 @@ def test_committed_cells_tell_a_story_and_leave_algorithms_to_the_package(path: 
         assert len(lines) <= (90 if unseen else 40), cell.source[:200]
 
 
+@every_notebook
+def test_code_that_a_page_shows_fits_it(path: Path) -> None:
+    """Plumbing is folded; a line that is shown has at most 78 letters."""
+    for cell in code_cells(path):
+        if not {"hide-input", "remove-input", "remove-cell"} & set(cell.metadata.get("tags", [])):
+            long = [line for line in cell.source.splitlines() if len(line) > 78]
+            assert not long, (cell.get("id"), long)
+
+
 @pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
 def test_every_parameter_is_used_in_a_later_cell(path: Path) -> None:
     cells = dropwhile(lambda cell: "parameters" not in cell.metadata.get("tags", []), code_cells(path))

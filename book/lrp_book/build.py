@@ -31,7 +31,7 @@ from papermill.exceptions import PapermillExecutionError
 from lrp_book import nbgrader, sessions
 from lrp_book import student as editions
 from lrp_book.parameters import check_names, check_parameters, check_values, from_make
-from lrp_book.sphinx import appendix, your_sentence
+from lrp_book.sphinx import your_sentence
 from lrp_companion.checks import CompanionError, InputError, choose
 from lrp_companion.terminal import BAD_INPUT, STOPPED, complain
 
@@ -205,7 +205,7 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: b
     shutil.copytree(root / "book", source / "book", ignore=code)
     sessions.write_pages(source / "book")
     for notebook in executed:
-        appendix.write_pages(notebook, source / "notebooks")
+        shutil.copy(notebook, source / "notebooks")
     exercises = Path("notebooks", "exercises")
     editions.write_notebooks(root / exercises, source / exercises)  # for download
     if student:
