@@ -53,7 +53,7 @@ student: $(VENV)/book.stamp
 # tests/test_executed.py compares what `make book` executed with the stored outputs. nbval itself executes what is short, on the
 # embedded default: it is never shown a data folder.
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --doctest-modules lrp_companion book/lrp_book tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --doctest-modules lrp_companion book/lrp_book book/lrp_exercises tests
 	env -u LRP_COMPANION_DATA OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
 	  --nbval --nbval-current-env --nbval-sanitize-with tests/sanitize.cfg notebooks/01_product_counterexample.ipynb notebooks/exercises
 

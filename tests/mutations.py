@@ -895,7 +895,7 @@ MUTATIONS: list[Mutation] = [
 
 def prepare(base: Path) -> None:
     """Copy the packages, and compile them and the tests: a mutant then compiles its one changed file."""
-    for package in ("lrp_companion", "book/lrp_book"):
+    for package in ("lrp_companion", "book/lrp_book", "book/lrp_exercises"):
         ignored = shutil.ignore_patterns("__pycache__", "embedded")
         shutil.copytree(ROOT / package, base / package, ignore=ignored)
     (base / "lrp_companion" / "embedded").symlink_to(ROOT / "lrp_companion" / "embedded")

@@ -36,6 +36,7 @@ from lrp_companion.checks import CompanionError, InputError, choose
 from lrp_companion.terminal import BAD_INPUT, STOPPED, complain
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = tuple(ROOT / name for name in ("lrp_companion", "book/lrp_book", "book/lrp_exercises"))
 AT_ONCE = min(2, os.cpu_count() or 1)  # notebooks: much of each is one thread's work
 # A notebook that is given one of these may read what no key covers: a folder, the hub.
 _OUTSIDE = ("source", "data_dir", "model", "data", "results")
@@ -50,17 +51,20 @@ def source_key(
     notebook: Path,
     parameters: Mapping[str, Any],
     *,
-    packages: Sequence[Path] = (ROOT / "lrp_companion", ROOT / "book" / "lrp_book"),
+    packages: Sequence[Path] = PACKAGES,
     records: Path = ROOT / "results",
 ) -> str:
     """Hash everything that a notebook's outputs depend on.
 
-    That is its cells, the parameters, package and records, Python and every installed version.
+    That is its cells, the parameters, the packages that it names, the records, Python and every installed
+    version.
     """
     cells = [
         (cell.cell_type, cell.source, cell.metadata.get("tags", []))
         for cell in nbformat.read(notebook, as_version=4).cells
     ]
+    code = "".join(source for kind, source, _ in cells if kind == "code")
+    packages = [folder for folder in packages if folder not in PACKAGES or folder.name in code]
     distributions = importlib.metadata.distributions()
     installed = sorted({f"{package.name}=={package.version}" for package in distributions})
     digest = hashlib.sha256(json.dumps([cells, sorted(parameters.items()), sys.version, installed]).encode())
