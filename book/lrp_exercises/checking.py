@@ -89,9 +89,9 @@ def examine(exercise: Exercise, function: Function, *, torch: bool = False, seed
 
 
 def _examine(exercise: Exercise, function: Function, *, torch: bool, seed: int) -> Result:
-    drawn, expected = _right(exercise, seed)
-    cases = copy.deepcopy(drawn)  # for whoever changes its inputs
     try:
+        drawn, expected = _right(exercise, seed)
+        cases = copy.deepcopy(drawn)  # for whoever changes its inputs
         pairs = zip(cases, expected, strict=True)
         given = [_run(exercise, function, case, wanted, torch=torch) for case, wanted in pairs]
     except _Told as told:
