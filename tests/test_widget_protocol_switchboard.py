@@ -523,6 +523,26 @@ def test_print_and_no_script_say_the_choices_and_numbers(
     context.close()
 
 
+def test_the_curve_begins_with_site_tokens_and_map_and_has_all_on_demand(show: Any) -> None:
+    axes = {
+        "site": ["word", "all"],
+        "tokens": ["few", "all"],
+        "removal": ["mask", "pad"],
+        "map": ["raw", "sum"],
+    }
+    board = board_of("text", axes, [run_of("sst", made((2, 2, 2, 2), seed=5))])
+    page = show(ProtocolSwitchboard({"boards": [board]}))
+    assert "8 combinations" in page.inner_text(".lrp-all .lrp-heading")
+    page.get_by_role("radio", name="removal pad").click()
+    words = page.locator(".lrp-words")
+    pad = np.sort(made((2, 2, 2, 2), seed=5)[:, :, 1, :, 6].ravel())
+    here = made((2, 2, 2, 2), seed=5)[0, 0, 1, 0, 6]
+    assert int(words.get_attribute("data-rank")) == pad.tolist().index(here) + 1
+    page.get_by_role("button", name="Show all 16").click()
+    assert "All 16 combinations" in page.inner_text(".lrp-all .lrp-heading")
+    page.wait_for_function("location.hash.includes('switchboard.all=1')")
+
+
 def test_a_change_repaints_432_combinations_within_a_frame(show: Any) -> None:
     axes = {f"x{k}": [str(option) for option in range(size)] for k, size in enumerate((3, 2, 2, 4, 3, 3))}
     runs = [run_of(f"r{seed}", made((3, 2, 2, 4, 3, 3), seed=seed)) for seed in range(6)]

@@ -33,6 +33,7 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
     board : the key of the board in view.
     run : the key of the run: data set and model.
     choices : one option's key per axis, in the board's order.
+    all : whether the curve has all combinations, or those of site, tokens and map alone, the rest as chosen.
 
     If a run lacks the combination, as IMDB lacks some removals, its closest combination is shown.
 
@@ -40,10 +41,11 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
     ProtocolSwitchboard(Reviews: 2 runs, 432 combinations)
     """
 
-    links: ClassVar[tuple[str, ...]] = ("board", "run", "choices")
+    links: ClassVar[tuple[str, ...]] = ("board", "run", "choices", "all")
     board = traitlets.Unicode().tag(sync=True)
     run = traitlets.Unicode().tag(sync=True)
     choices = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    all = traitlets.Bool(False).tag(sync=True)
 
     def __init__(self, data: Mapping[str, Any], *, address: str = "switchboard") -> None:
         boards = list(data["boards"])
