@@ -793,9 +793,8 @@ function moreOf(model) {
  */
 function overview(model, board, go, axis) {
   const spec = h("div", { class: "lrp-spec" }), title = h("p", { class: "lrp-heading" });
-  const tally = h("p", { class: "lrp-tally lrp-readout" }),
-    caption = h("figcaption", { class: "lrp-readout" });
-  const slider = cursor(model, go, axis);
+  const tally = h("p", { class: "lrp-tally lrp-readout" }), slider = cursor(model, go, axis);
+  const caption = h("figcaption", { class: "lrp-readout" });
   /** @type {ReturnType<typeof optionRow>[]} */
   let rows = [];
   /** @type {Table | null} */
@@ -829,8 +828,9 @@ function overview(model, board, go, axis) {
       h("span", { class: "lrp-way lrp-down" }, `${board.b} nearer ↓`),
     );
     fold.show();
-    const many = n < whole ? count(n) : `All ${count(n)}`;
-    title.textContent = `${many} combinations on ${run.label}, by ${board.a} minus ${board.b}`;
+    title.textContent = `${n < whole ? "" : "All "}${
+      count(n)
+    } combinations on ${run.label}, by ${board.a} minus ${board.b}`;
     more.paint(board, whole, n);
     tally.replaceChildren(...tallies(board, table));
   };
