@@ -162,7 +162,7 @@ def lrp(
     out: list[Attribution] = [None] * len(texts)  # type: ignore[list-item]
     for rows, ids, attended, further in request.batches():
         tape = clf.encoder.forward(
-            ids, attended, cuts=_cut_paths(cuts, texts, rows, attended), **how, **further
+            ids, attended, cuts=cut_paths(cuts, texts, rows, attended), **how, **further
         )
         logits = request.logits_of(rows, tape)
         chosen = request.classes(rows, logits)
@@ -196,7 +196,7 @@ def check_cuts(operation: str, cut: Cuts, layers: int) -> list[tuple[str, str, t
     return out
 
 
-def _cut_paths(
+def cut_paths(
     cuts: Sequence[tuple[str, str, tuple[int, ...]]],
     texts: Sequence[EncodedText],
     rows: Sequence[int],
