@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import oracles
 import pytest
@@ -252,15 +254,17 @@ class TestKeyCut:
     def test_a_rule_set_has_cuts_and_shares_of_its_own(self) -> None:
         from lrp_companion.registry import forget
 
-        clf = classifier("bert")
-        all_to_values = ((0.0, 1.0), (0.5, 0.5))
-        lrp.rule_set("mine", cut=[("query", "all"), ("key", "all")], shares=all_to_values)
+        clf, unequal = classifier("bert"), ((0.25, 0.75), (0.9, 0.1))
+        lrp.rule_set("mine", cut=("key", "special"), shares=unequal)
         try:
             (mine,) = lrp.attribute(clf, TEXTS[1], method="mine")
-            (cp,) = lrp.attribute(clf, TEXTS[1], method="cp-lrp")
-            np.testing.assert_allclose(mine.scores, cp.scores, atol=1e-12)
-            assert mine.choices["shares"] == all_to_values
         finally:
             forget("mine")
+        (text,) = clf.encode(TEXTS[1])
+        how: dict[str, Any] = {"cut": {"key": text.special.tolist()}, "shares": unequal}
+        start = [float(k == mine.target) for k in range(2)]
+        _, parts = oracles.modified_gradient(oracles.weights_of(clf.network), text.input_ids, start, **how)
+        np.testing.assert_allclose(mine.scores, parts["word"].numpy(), atol=1e-12)
+        assert mine.choices["shares"] == unequal
         with pytest.raises(lrp.InputError, match="sum"):
             lrp.rule_set("mine", shares=((0.5, 0.6), (0.5, 0.5)))
