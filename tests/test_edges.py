@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from test_propagation import assert_near, network
 from tiny_models import TEXTS, build, mean_pooled, randomise
 
 import lrp_companion as lrp
+from lrp_companion.methods import method_call
 from lrp_companion.methods.edges import edge_loo, removals
 from lrp_companion.propagation import some_masks
 from lrp_companion.tape.attention import PATHS, PathCut
@@ -21,6 +24,7 @@ from lrp_companion.tape.batching import pad
 from lrp_companion.tape.encoder import Encoder
 
 CPU = torch.device("cpu")
+RECORDS = Path(__file__).parents[1] / "results" / "edge-formula"
 SMOOTH = ("bert", "mpnet", "gpt2", "llama", "qwen3")
 """Wirings whose gradient along a segment a quadrature follows to rounding."""
 
@@ -166,6 +170,19 @@ class TestSecant:
             for options in ({}, {"groups": "all", "nodes": (0, 1)})
         ]
         assert gaps[1] < gaps[0]
+
+
+def test_the_page_alone_is_enough() -> None:
+    """The script that uses nothing of the package: the same maps of a network of the tests."""
+    made = runpy.run_path(str(RECORDS / "recompute.py"))["maps"]
+    clf = classifier("bert", 5, layers=3)
+    for text in clf.encode(list(TEXTS)):
+        expected = made(clf.network, torch.tensor(text.input_ids), torch.tensor(text.special))
+        for name, rows in expected.items():
+            method, options = method_call(name)
+            site = {"site": "word+position"} if method == "key-cut" else {}
+            (record,) = lrp.attribute(clf, text.joined, method=method, **options, **site)
+            np.testing.assert_allclose(record.scores, rows.sum(0), atol=1e-10, err_msg=name)
 
 
 class TestCuts:
