@@ -73,8 +73,8 @@ def key_cut(model, ids: Tensor, special: Tensor) -> np.ndarray:
 
 
 def secant(model, ids: Tensor) -> np.ndarray:
-    """The sum of D_ji . g_j over layers, heads and queries j, where D_ji is what query j reads less without
-    key i, and g the gradient at what it reads. A token's own query counts only at [CLS], which the head reads.
+    """The sum of D_ji . g_j over layers, heads and queries j: what query j reads less without key i, times
+    the gradient there. A token's own query counts only at [CLS], which the head reads.
     """
     logits, _, layers = forward(model, ids)
     g = torch.autograd.grad(logits.max(), [read for *_, read in layers])
