@@ -471,6 +471,7 @@ MUTATIONS: list[Mutation] = [
     walk("masks numbered from the other end", "numbers + 2 ** (depth - 1)",
          "numbers + 2 ** (len(layers) - depth)"),
     levels("a level without its activation", "(layer.output * g).sum(-1)", "g.sum(-1)"),
+    levels("paths are not cut", ", cuts=cut_paths(cuts, [encoded], [0], attended)", ""),
     levels("the other layers bypassed", "bypass=number in mask", "bypass=number not in mask"),
     resampled("undefined examples counted in draws",
               "draws[rows, holes] /= weights @ known[:, holes].astype(np.float64)",
