@@ -175,12 +175,10 @@ class Classifier:
         return Reader(
             self.tokenizer,
             self.max_tokens,
-            w.types if w.type is not None else 0,
             reads_mask=w.task == MASKED_TOKEN,
             vocabulary=getattr(w.word, "num_embeddings", None),
             skipped=skipped,
             prompts=w.task == NEXT_TOKEN,
-            counts_padding=w.position is not None,
         )
 
     def encode_one(
