@@ -449,10 +449,6 @@ def test_added_markers_are_tokens_like_others(family: str) -> None:
                 clf.encode(f"a {spelled} film")
 
 
-
-
-
-
 # -- places -------------------------------------------------------------------------------------------------
 
 
@@ -508,10 +504,6 @@ def test_a_tagger_is_checked_and_walked_at_a_place() -> None:
 
 
 # -- what a tokenizer answered, given as it is --------------------------------------------------------------
-
-
-
-
 
 
 @pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "camembert"])
@@ -585,8 +577,6 @@ def test_an_id_that_the_tokenizer_does_not_know_has_its_number_as_its_name() -> 
     clf = load_classifier(network, tokenizer)
     (record,) = attribute(clf, [[2, 7, len(tokenizer) + 1, 3]], method="loo")
     assert record.tokens[2] == f"<{len(tokenizer) + 1}>"
-
-
 
 
 # -- token types where a network has no table of them --------------------------------------------------------

@@ -113,8 +113,8 @@ def places_read(texts: Sequence[EncodedText], device: torch.device) -> Tensor | 
 
 
 def listed(texts: Any) -> list[Text]:
-    """The inputs of an argument: a tuple of strings is one pair (but `Texts` of a data set are not), a list or
-    an array of numbers one text's ids, a list of messages one chat.
+    """The inputs of an argument: a tuple of strings is one pair (but `Texts` of a data set are not), a list
+    or an array of numbers one text's ids, a list of messages one chat.
 
     Raises
     ------
