@@ -91,11 +91,15 @@ def _explain(args: argparse.Namespace) -> None:
 
 def _class(clf: Any, text: str) -> int | str:
     """A class as the command names it: a label or a language model's token, or else the number of a class."""
+    from lrp_companion.sources.dataset import whole_number
+
     if text in clf.labels or not re.fullmatch(r"-?(0|[1-9][0-9]{0,17})", text):
         return text
     if clf.encoder.wiring.of_vocabulary:
         with suppress(InputError):
             return clf.class_of(text)
+    elif any(whole_number(label) is not None for label in clf.labels):  # a number is a label, then
+        return text
     return int(text)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,17 +30,17 @@ class Command:
     carry_out: Callable[[argparse.Namespace], int | None]
 
 
-def _layers(text: str) -> list[int]:
+def _layers(text: str) -> Iterable[int]:
     """Layers such as `1,2,7-12`.
 
-    >>> _layers("1,7-9")
+    >>> list(_layers("1,7-9"))
     [1, 7, 8, 9]
     """
-    out: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        out += range(int(first), int(last or first) + 1)
-    return out
+    ends = (part.partition("-") for part in text.split(","))
+    ranges = [range(int(first), int(last or first) + 1) for first, _, last in ends]
+    if not all(ranges):
+        raise ValueError(text)
+    return itertools.chain(*ranges)
 
 
 def explain_options(add: Callable[..., Any]) -> None:

@@ -252,22 +252,6 @@ def test_ways_to_configure_lora(tmp_path: Path, way: str) -> None:
         same(ours(load_classifier(*given)), own_logits(net, tokenizer))
 
 
-PATTERNS = [
-    "all-linear",
-    r".*\.(query|value)",
-    r"bert\.encoder\.layer\.\d+\.attention\.self\.(?:query|key)",
-    r"^(?!.*pooler).*\.dense$",
-]
-
-
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_patterns_of_modules(tmp_path: Path, pattern: str) -> None:
-    config = peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=pattern)
-    folder, net, tokenizer = classifier(tmp_path, config)
-    edit(folder, target_modules=pattern)
-    same(ours(load_classifier(folder)), own_logits(net, tokenizer))
-
-
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_precision_of_the_base(tmp_path: Path, dtype: str) -> None:
     """Merged without rounding: the scores are those of the adapted network in float32."""
@@ -364,50 +348,15 @@ FALSE_WEIGHTS: dict[str, Change] = {
     "nothing": lambda w: {},
     "not finite": lambda w: {**w, FIRST: torch.full((2, 16), torch.nan)},
 }
-FALSE_ENTRIES: dict[str, dict[str, Any]] = {
-    "rank": {"r": 4},
-    "fewer modules": {"target_modules": ["query"]},
-    "more modules": {"target_modules": ["query", "value", "key"]},
-    "one layer": {"layers_to_transform": [0]},
-    "dora": {"use_dora": True},
-    "whole modules": {"modules_to_save": ["pooler"]},
-    "kind": {"peft_type": "LOHA"},
-    "no kind": {"peft_type": "NONE"},
-    "task": {"task_type": "FEATURE_EXTRACTION"},
-    "no base": {"base_model_name_or_path": None},
-    "a base that is not there": {"base_model_name_or_path": "./nowhere"},
-    "a start that is not repeated": {"init_lora_weights": "loftq"},
-}
 
 
-@pytest.mark.parametrize("case", [*FALSE_WEIGHTS, *(f"entry, {name}" for name in FALSE_ENTRIES)])
+@pytest.mark.parametrize("case", FALSE_WEIGHTS)
 def test_what_does_not_belong_together_never_loads(tmp_path: Path, case: str) -> None:
     """In the words of `peft`, or in ours where it would only warn."""
     folder, _, _ = classifier(tmp_path)
-    if case in FALSE_WEIGHTS:
-        rewrite(folder, FALSE_WEIGHTS[case])
-    else:
-        edit(folder, **FALSE_ENTRIES[case.removeprefix("entry, ")])
+    rewrite(folder, FALSE_WEIGHTS[case])
     with pytest.raises(Exception, match=r"."):
         load_classifier(folder)
-
-
-@pytest.mark.parametrize("entries", [{"lora_alpha": 3}, {"rank_pattern": {"nobody": 3}}, {"also": None}])
-def test_other_entries_mean_what_peft_makes_of_them(tmp_path: Path, entries: dict[str, Any]) -> None:
-    folder, _, tokenizer = classifier(tmp_path)
-    edit(folder, **entries)
-    base = transformers.BertForSequenceClassification.from_pretrained(tmp_path / "base")
-    theirs = own_logits(peft.PeftModel.from_pretrained(base, folder).eval(), tokenizer)
-    same(ours(load_classifier(folder)), theirs)
-
-
-@pytest.mark.parametrize("kind", ["prefix", "prompt"])
-def test_kinds_that_are_no_weights_never_load(tmp_path: Path, kind: str) -> None:
-    config = peft.PrefixTuningConfig if kind == "prefix" else peft.PromptTuningConfig
-    folder, net, tokenizer = classifier(tmp_path, config(task_type="SEQ_CLS", num_virtual_tokens=2))
-    for given in ((folder,), (net, tokenizer)):
-        with pytest.raises(Exception, match=r"."):
-            load_classifier(*given)
 
 
 def test_an_adapter_imports_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

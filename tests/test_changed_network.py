@@ -347,6 +347,16 @@ def test_another_network_in_its_place_is_explained() -> None:
     assert record.logit == pytest.approx(float(own_logits(clf, given, {})[1]), abs=1e-4)
 
 
+def test_the_fingerprint_is_that_of_the_weights_now() -> None:
+    network, tokenizer, given, _ = model("bert")
+    clf = load_classifier(network, tokenizer)
+    lrp.attribute(clf, given, method="loo")
+    before = clf.card.fingerprint
+    edited(clf.network)
+    lrp.attribute(clf, given, method="loo")
+    assert before != clf.card.fingerprint == load_classifier(clf.network, tokenizer).card.fingerprint
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["bert", "llama"])
 def test_operations_can_be_counted(kind: str, method: str) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import transformers
 from tiny_models import BERT_LIKE, build, save
 from torch import nn
 
@@ -71,12 +70,6 @@ def wrapped(network: nn.Module, tokenizer: object, how: str) -> object:
         return torch.compile(network)
     if how == "parallel":
         return nn.DataParallel(network)
-    if how == "pipeline":
-        return transformers.pipeline("text-classification", model=network, tokenizer=tokenizer)
-    if how == "trainer":
-        return type("MyTrainer", (), {"model": network, "processing_class": tokenizer})()
-    if how == "sentences":
-        return nn.Sequential(network)
     if how == "compiled parts":
         network.bert.encoder.layer[1] = torch.compile(network.bert.encoder.layer[1])
     elif how == "quantised":
@@ -88,7 +81,7 @@ def wrapped(network: nn.Module, tokenizer: object, how: str) -> object:
     return network
 
 
-HOLDING = ["compiled", "parallel", "pipeline", "trainer", "sentences", "compiled parts"]
+HOLDING = ["compiled", "parallel", "compiled parts"]
 IN_FEW_BITS = ["quantised", "sparse", "int8", "uint8", "float8_e4m3fn"]
 
 

@@ -42,15 +42,16 @@ class PixelScale:
     origin: str = ""
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any] | None, origin: str, channels: int) -> PixelScale:
-        """From the settings of an image processor of `transformers`; of another kind than ViT's, or without
+    def of(cls, processor: Any, origin: str, channels: int) -> PixelScale:
+        """From an image processor of `transformers` or its settings; of another kind than ViT's, or without
         its means, nothing but its origin is known.
 
         >>> PixelScale.of({"do_normalize": False}, "preprocessor_config.json", 1).factor == 1 / 255
         True
         """
-        if settings is None:
+        if processor is None:
             return cls()
+        settings = processor.to_dict() if hasattr(processor, "to_dict") else processor
         kind = settings.get("image_processor_type") or settings.get("feature_extractor_type")
         normalises = settings.get("do_normalize", True)
         if not KINDS.fullmatch(kind or "ViTImageProcessor"):

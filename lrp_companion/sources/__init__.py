@@ -77,7 +77,7 @@ def load_dataset(
     own, columns = is_own(name), {"text": text, "pair": pair, "label": label, "title": title}
     unused: dict[str, Any] = {"source": None if source == "auto" else source} if own else columns
     unused |= {"data_dir": data_dir if own or source in ("embedded", "hub") else None}
-    unused |= {"side": None if side in (None, *SIDES) and name == "mnist" else side}
+    unused |= {"side": None if not own and name == "mnist" and side in SIDES else side}
     for option, value in unused.items():
         if value is not None:
             got, expected = (
