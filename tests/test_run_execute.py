@@ -248,7 +248,7 @@ class TestStopped:
         with monkeypatch.context() as patch:
             patch.setattr(TextJobs, "_masks", breaks)
             line = refused(arguments(model, tmp_path, *ALL), code=3)
-        assert "stopped by an error in the program (MemoryError: too much)" in line
+        assert "stopped by MemoryError: too much;" in line
         assert read_folder(tmp_path)[0]["sessions"][0]["stopped by"] == "MemoryError"
         assert shards(tmp_path) == 2 * LIMIT + 5
         assert main(arguments(model, tmp_path, "--masks", "all", "--quiet", limit=2)) == 0  # a part of it

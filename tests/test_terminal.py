@@ -35,8 +35,8 @@ def raises(error: BaseException):
         (RunError("op", **TEXT), 3, "op: got this"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (BrokenPipeError(), 1, ""),
-        (ZeroDivisionError("one\ntwo"), 3, "by an error in the program (ZeroDivisionError: one two); "),
-        (MemoryError(), 3, "(MemoryError)"),
+        (ZeroDivisionError("one\ntwo"), 3, "stopped by ZeroDivisionError: one two; "),
+        (MemoryError(), 3, "by MemoryError;"),
     ],
 )
 def test_every_end_has_its_exit_code_and_at_most_one_line(error, code, words, capsys) -> None:

@@ -1,5 +1,5 @@
 """What a comparison of logits does not find in a network: an activation function through which relevance does
-not pass as it is, since it reads several numbers.
+not pass as it is, since it reads several numbers; a head with other outputs than the labels.
 """
 
 from __future__ import annotations
@@ -35,14 +35,21 @@ def is_elementwise(activation: Callable[[Tensor], Tensor]) -> bool:
     return y.shape == z.shape and unchanged and torch.allclose(y, alone, rtol=1e-3, atol=1e-5)
 
 
-def check_modules(name: str, wiring: Wiring) -> None:
+def check_modules(name: str, wiring: Wiring, *, labels: int) -> None:
     """Refuse an activation function that reads several numbers, or changes its input: the logits would be
-    right and the relevance would not.
+    right and the relevance would not; and a head with other outputs than the labels.
 
     Raises
     ------
-    ModelError : such a function.
+    ModelError : one of these.
     """
+    outputs = len(wiring.head[-1][0].weight)
+    if outputs != labels:
+        got, hint = (
+            f"{name!r}, whose head has {outputs} outputs",
+            f"set num_labels = {outputs} in its configuration",
+        )
+        raise ModelError("load_classifier", got=got, expected=f"one for each of {labels} labels", hint=hint)
     functions = [layer.activation for layer in wiring.layers] + [function for _, function in wiring.head]
     for activation in {id(one): one for one in functions if one is not None}.values():
         if not is_elementwise(activation):

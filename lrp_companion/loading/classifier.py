@@ -23,7 +23,7 @@ from lrp_companion.loading.compute import as_recorded, usual_device
 from lrp_companion.loading.images import EncodedImage, ImageReader, PixelScale
 from lrp_companion.loading.model_card import card_of, fingerprint_of
 from lrp_companion.loading.places import EMBEDDED_FOLDER, embedded_models
-from lrp_companion.loading.reading import PREPROCESSOR, InMemory, quietly, readable
+from lrp_companion.loading.reading import PREPROCESSOR, InMemory, files_of, quietly
 from lrp_companion.loading.texts import (
     EncodedText,
     Reader,
@@ -75,7 +75,7 @@ class Classifier:
     def _read(self) -> None:
         """Where the modules of the network are, and what its numbers are."""
         self.encoder = Encoder(self.network, recompute=self.recompute)
-        check_modules(self.card.name, self.encoder.wiring)
+        check_modules(self.card.name, self.encoder.wiring, labels=len(self.card.labels))
         first = self.encoder.wiring.word.weight  # layers may lie on further devices
         self.device, self.dtype = first.device, first.dtype
         if self.encoder.wiring.rotary_from is not None:
@@ -428,7 +428,7 @@ def load_classifier(
     weights_dtype = DTYPES[choose("load_classifier", "dtype", dtype, tuple(DTYPES))]
     choose("load_classifier", "compare", compare, COMPARE)
     place = torch.device(device)
-    files = readable(model, revision, device_map=device_map)
+    files = files_of(model, revision, device_map=device_map)
     with quietly():
         config = files.config
         check_config(files.name, config)
@@ -446,7 +446,7 @@ def load_classifier(
     half = weights_dtype.itemsize < 4 and device_map is None
     _convert(network, torch.float32 if half else weights_dtype)
     wiring = Encoder(network).wiring
-    if not images:
+    if wiring.patches is None:
         check_tokenizer(files.name, tokenizer, config.vocab_size)
     else:
         origin = "the image processor" if isinstance(files, InMemory) else PREPROCESSOR

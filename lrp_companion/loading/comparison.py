@@ -243,8 +243,7 @@ def _check_same(clf: Classifier, text: Any, named: str, *, operation: str = "att
             continue
         k = int(gaps.argmax())
         there, here = f"{float(theirs[k]):.4g} by the network {clf.card.name!r}", f"{float(ours[k]):.4g}"
-        label = shown(clf.labels[k][:40]) if k < len(clf.labels) else k
-        got = f"{named}, whose logit of {label} is {there} and {here} by {where}"
+        got = f"{named}, whose logit of {shown(clf.labels[k][:40])} is {there} and {here} by {where}"
         hint = "check config.json (such as is_decoder), or register the wiring of your network with family()"
         if clf.changed is not None:
             hint = f"undo what was changed in {clf.changed or 'the network'} since it was loaded"

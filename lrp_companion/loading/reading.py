@@ -295,7 +295,7 @@ class InMemory:
 Readable = Files | InMemory
 
 
-def readable(model: Any, revision: str | None, *, device_map: Any = None) -> Readable:
+def files_of(model: Any, revision: str | None, *, device_map: Any = None) -> Readable:
     """The model that `load_classifier` is to read."""
     if isinstance(model, nn.Module):
         return InMemory(model)

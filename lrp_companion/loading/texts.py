@@ -189,7 +189,7 @@ class Reader:
         """
         bare, most = isinstance(item, list), self.max_tokens
         if is_ids(item):
-            row = Row([int(i) for i in item], [])
+            row = Encoding([int(i) for i in item], [])
         else:
             sides = (self._templated(k, item),) if bare else item if isinstance(item, tuple) else (item,)
             row = tokenised(self.tokenizer, sides, bare=bare)
@@ -204,7 +204,7 @@ class Reader:
             ids = row.ids[max(0, untruncated - most) :] if left else row.ids[:most]
             sides = (self.tokenizer.decode(ids, clean_up_tokenization_spaces=False),)
             again = tokenised(self.tokenizer, sides, bare=True)
-            row = Row(ids, [], spans=again.spans if again.ids == ids else ())
+            row = Encoding(ids, [], spans=again.spans if again.ids == ids else ())
         elif untruncated > most:
             row = tokenised(self.tokenizer, sides, bare=bare, max_length=most)
         if bare:  # a template has the special tokens already, and they are no words
@@ -320,7 +320,7 @@ def control_ids(tokenizer: Any) -> set[int]:
     return marked - {tokenizer.unk_token_id}
 
 
-class Row(NamedTuple):
+class Encoding(NamedTuple):
     """What a tokenizer makes of a text or a pair: ids, which of them it added, token types, places in the
     joined texts ((0, 0) if special), and which sides have a token; () where it tells nothing.
     """
@@ -334,7 +334,7 @@ class Row(NamedTuple):
 
 def tokenised(
     tokenizer: Any, sides: Sequence[str], *, max_length: int | None = None, bare: bool = False
-) -> Row:
+) -> Encoding:
     """What a tokenizer makes of a text or a pair, untruncated or cut to `max_length`; if `bare` without
     special tokens. Fast tokenizers keep how they cut and pad as state, which other threads set, too, so
     the result is checked.
@@ -353,7 +353,7 @@ def tokenised(
             break
     else:
         raise RuntimeError("other threads change how the tokenizer cuts and pads at the same time")
-    row = Row(read["input_ids"], read["special_tokens_mask"], tuple(read.get("token_type_ids", ())))
+    row = Encoding(read["input_ids"], read["special_tokens_mask"], tuple(read.get("token_type_ids", ())))
     if not read.is_fast:
         return row
     of = read.sequence_ids(0)

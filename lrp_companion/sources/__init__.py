@@ -113,10 +113,7 @@ def is_own(name: Any) -> bool:
     return name is not None
 
 
-Row = dict[str, str]
-
-
-def reachable(data_dir: str | os.PathLike[str] | None = None) -> list[Row]:
+def reachable(data_dir: str | os.PathLike[str] | None = None) -> list[dict[str, str]]:
     """Return the data and models that this machine can reach, as rows of name, state and detail.
 
     The state is ready, partial, not set, missing or not checked: the hub is asked only where data or a model

@@ -43,11 +43,10 @@ def read_file(path: Path) -> Columns:
             columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
             return _named(names, columns)
         content = file.read()
-    whole = suffix == ".json" and content.startswith("[")
-    rows = (
-        json.loads(content) if whole else [json.loads(line) for line in content.split("\n") if line.strip()]
-    )
-    return {name: [row.get(name) for row in rows] for name in dict.fromkeys(n for row in rows for n in row)}
+    each = [content] if suffix == ".json" and content.startswith("[") else content.split("\n")
+    read = [json.loads(part) for part in each if part.strip()]
+    objects: list[dict[str, Any]] = read[0] if read and isinstance(read[0], list) else read
+    return {n: [row.get(n) for row in objects] for n in dict.fromkeys(n for row in objects for n in row)}
 
 
 def _named(names: Sequence[str], columns: Sequence[Any]) -> Columns:
