@@ -123,7 +123,7 @@ def ended(work: Callable[[], Any]) -> int:
     except Fault as error:
         complain(str(error))
         code = FAULT
-    except CompanionError as error:
+    except (CompanionError, FileNotFoundError) as error:
         complain(str(error))
         code = BAD_INPUT
     except BrokenPipeError:  # the reader of a pipe went away: nothing to say
