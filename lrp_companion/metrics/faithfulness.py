@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lrp_companion.arrays import plain_array, ranking, real_array
+from lrp_companion.arrays import bool_array, ranking, real_array
 from lrp_companion.attribution import CANCELLED, Attribution, differences
 from lrp_companion.checks import InputError, choose, shown, whole
 from lrp_companion.extras import extra
@@ -374,10 +374,10 @@ def _numbers(operation: str, values: Any) -> np.ndarray:
 
 
 def _mask(operation: str, name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
-    out = plain_array(operation, name, values, expected=f"{shape}, bool")
-    if out.shape != shape or out.dtype != bool:
-        got, hint = f"{name} of shape {out.shape}, {out.dtype}", "pass one True or False per token"
-        raise InputError(operation, got=got, expected=f"{shape}, bool", hint=hint)
+    out = bool_array(operation, name, values)
+    if out.shape != shape:
+        got, hint = f"{name} of shape {out.shape}", "pass one True or False per token"
+        raise InputError(operation, got=got, expected=f"{shape}", hint=hint)
     return out
 
 

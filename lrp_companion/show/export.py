@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import io
+import json
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.attribution import Attribution, as_json
+from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, SourceError, as_path, shown
 from lrp_companion.show.palette import INK, QUIET, hexes
 from lrp_companion.show.tokens import (
@@ -140,7 +141,7 @@ def _as_page(rows: TokenRows) -> bytes:
 def _as_json(rows: TokenRows) -> bytes:
     pairs = zip(rows.titles, rows.rows, strict=True)
     records = [{"title": title, **record.to_dict()} for title, record in pairs]
-    return (as_json("TokenRows.save", records, indent=1) + "\n").encode(errors="backslashreplace")
+    return (json.dumps(records, ensure_ascii=False, indent=1) + "\n").encode(errors="backslashreplace")
 
 
 def as_tex(rows: TokenRows) -> bytes:
