@@ -246,7 +246,7 @@ class Attribution(Record):
         return cls.from_dict(json.loads(text))
 
     def save(self, path: str | os.PathLike, *, title: str | None = None) -> None:
-        """Save a heat map as `.html`, `.svg`, `.png`, `.pdf` or `.tex`, or the record as `.json`.
+        """Save a heat map as `.html`, `.svg`, `.png` or `.pdf`, or the record as `.json`.
 
         Several records go into one figure by `token_heatmap(records, titles=...).save(path)`.
 
@@ -254,10 +254,13 @@ class Attribution(Record):
         ------
         InputError : another ending, or a folder that does not exist.
         """
-        from lrp_companion.show import export  # the one import upward; pyproject.toml names it
+        from lrp_companion.show import export, tokens  # the one import upward; pyproject.toml names it
 
+        if export.ending("Attribution.save", path) == ".json":
+            export.write("Attribution.save", path, (self.to_json() + "\n").encode())
+            return
         with extra("Attribution.save"):
-            export.save_record(self, path, title=title)
+            tokens.token_heatmap(self, titles=None if title is None else [title]).save(path)
 
 
 def differences(one: Attribution, other: Attribution) -> list[str]:

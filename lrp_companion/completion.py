@@ -84,7 +84,7 @@ class Completion(list[Attribution]):
 
     def save(self, path: str | os.PathLike) -> None:
         """Save as `.html` (click a token of the completion, or move to it with the arrow keys), `.svg`,
-        `.png`, `.pdf` or `.tex` (the sum, then a row for each token), or the records as `.json`.
+        `.png` or `.pdf` (the sum, then a row for each token), or the records as `.json`.
 
         Raises
         ------

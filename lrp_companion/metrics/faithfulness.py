@@ -314,9 +314,6 @@ def perturbation_curve(
     >>> curve.logits, curve.mean_logit, curve.aopc
     (array([6., 3., 1., 0.]), 1.3333333333333333, 3.5)
     """
-    if not callable(evaluate):
-        got, hint = f"evaluate {shown(evaluate)}", "such as lambda keep: keep @ weights"
-        raise InputError("perturbation_curve", got=got, expected="a function of kept tokens", hint=hint)
     steps = removal_order(scores, order=order, chunk=chunk, removable=removable)
     keep = np.ones((len(steps) + 1, _numbers("perturbation_curve", scores).size), dtype=bool)
     for k, step in enumerate(steps, start=1):
@@ -330,24 +327,6 @@ def perturbation_curve(
     for array in (logits, removed):
         array.setflags(write=False)
     return Curve(logits, removed, order, int(chunk))
-
-
-def faithfulness_gap(lerf: Curve, morf: Curve) -> float:
-    """Return `Delta = LeRF - MoRF` of `mean_logit`, from section 4.1 of the paper.
-
-    It says how well the order separates relevant from irrelevant tokens.
-
-    >>> weights = np.array([3.0, 1.0, 2.0])
-    >>> lerf = perturbation_curve(lambda keep: keep @ weights, weights, order="lerf")
-    >>> morf = perturbation_curve(lambda keep: keep @ weights, weights, order="morf")
-    >>> round(faithfulness_gap(lerf, morf), 4)
-    1.3333
-    """
-    if (lerf.order, morf.order) != ("lerf", "morf") or lerf.chunk != morf.chunk:
-        got = f"{lerf.order} by {lerf.chunk} and {morf.order} by {morf.chunk}"
-        expected, hint = "lerf, then morf, with equal chunks", "make both curves from one map"
-        raise InputError("faithfulness_gap", got=got, expected=expected, hint=hint)
-    return lerf.mean_logit - morf.mean_logit
 
 
 def check_pair(operation: str, a: Any, b: Any, *, least: int = 2) -> tuple[np.ndarray, np.ndarray]:

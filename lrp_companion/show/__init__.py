@@ -11,7 +11,6 @@ from typing import Any
 _NAMES = {
     "canvas": ("Drawing", "drawing"),
     "curves": ("layer_curves", "method_dots"),
-    "export": ("save_record", "save_rows"),
     "palette": ("diverging", "diverging_map", "styles"),
     "tables": ("table",),
     "tokens": ("terminal_table", "token_heatmap"),
