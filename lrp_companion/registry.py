@@ -171,7 +171,7 @@ def method(
 
 def forget(name: str) -> None:
     """Remove a method of your own from the registry."""
-    METHODS.pop(name)
+    METHODS.pop(name, None)
 
 
 def method_named(name: str) -> Method:

@@ -52,12 +52,13 @@ def check_targets(
     """
     asked: Any = target
     given = asked.tolist() if hasattr(asked, "tolist") else asked
-    single = given is None or isinstance(given, (str, int))
+    single = given is None or isinstance(given, (str, int, float))
     targets = [given] * count if single else list(given)
     if len(targets) != count:
         got, hint = f"{len(targets)} targets for {count} inputs", "pass a single class or one for each input"
         raise InputError("attribute", got=got, expected="one target per input", hint=hint)
-    return [None if one is None else _class_of(class_of(one), labels) for one in targets]
+    plain = (one.item() if hasattr(one, "item") else one for one in targets)
+    return [None if one is None else _class_of(class_of(one), labels) for one in plain]
 
 
 def targets_of(clf: Classifier, target: Target, count: int) -> list[int | None]:

@@ -326,12 +326,12 @@ class LinearAttention(torch.nn.Module):
 
     def classes_of(self, given: Any, count: int, operation: str, name: str = "target") -> Tensor:
         """Classes as a tensor (B,): one for each image, or as a `target` one for all."""
-        y = torch.as_tensor(given, device=self.query.weight.device)
+        y = given if isinstance(given, Tensor) else torch.as_tensor(np.array(given))
         y = y.expand(count) if y.ndim == 0 and name == "target" else y
         if y.is_floating_point() or y.shape != (count,) or not bool(y.min() >= 0 and y.max() < self.classes):
             got, expected = f"{name} {shown(given)}", f"a class from 0 to {self.classes - 1} for each image"
             raise InputError(operation, got=got, expected=expected, hint=f"there are {count} images")
-        return y.long()
+        return y.to(device=self.query.weight.device, dtype=torch.long)
 
 
 def check_shares(shares: Sequence[float]) -> tuple[float, float, float]:
