@@ -149,7 +149,6 @@ class TestNames:
             ("lrp:bypass=4", "layer 4"),
             ("ig:n_steps=0", "n_steps 0"),
             ("mask-gradient:nodes=0.2+1", "with groups 1"),
-            ("sampled-loo:seed=x", "seed 'x'"),
             ("rollout:row=none", "row 'none'"),
         ],
     )

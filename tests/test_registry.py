@@ -147,9 +147,7 @@ def test_options_of_rule_sets_are_those_of_lrp_but_for_what_they_fix(clf, upper:
             lrp.attribute(clf, TEXTS[0], method=name, **{option: "word"})
 
 
-@pytest.mark.parametrize(
-    "options", [{"bypass": [0]}, {"site": "words"}]
-)
+@pytest.mark.parametrize("options", [{"bypass": [0]}, {"site": "words"}])
 def test_a_bad_rule_set_is_refused_and_not_registered(options: dict[str, object]) -> None:
     with pytest.raises(InputError, match="rule_set"):
         lrp.rule_set("bad", **options)
