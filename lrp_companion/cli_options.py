@@ -90,7 +90,7 @@ def explain_options(add: Callable[..., Any]) -> None:
     add("--seed", type=int, help=text)
     add("--truncate", action="store_true", help="cut a text beyond the model's length")
     add("--json", action="store_true", help="print the record as JSON")
-    text = "also save a heat map as .html, .svg, .png, .pdf or .tex, or the record as .json"
+    text = "also save a heat map as .html, .svg, .png or .pdf, or the record as .json"
     add("--out", metavar="FILE", help=text)
     text = "no colours (also when NO_COLOR is set or the output is not a terminal)"
     add("--no-colour", action="store_true", help=text)

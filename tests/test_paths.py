@@ -7,15 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lrp_companion.checks import InputError, as_path
+from lrp_companion.checks import as_path
 from lrp_companion.cli import main
-
-
-@pytest.mark.parametrize("given", ["a\0b", "~nouser-of-this-name/x", "x" * 300, "", None, b"bytes"])
-def test_what_is_no_path_is_refused(given: object) -> None:
-    with pytest.raises(InputError) as caught:
-        as_path("run", "--out", given)
-    assert len(str(caught.value)) < 250 and str(caught.value).startswith("run: got --out ")
 
 
 def test_a_home_is_expanded_and_the_rest_is_kept(tmp_path, monkeypatch) -> None:
@@ -23,10 +16,6 @@ def test_a_home_is_expanded_and_the_rest_is_kept(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     assert as_path("run", "--out", "~/x") == tmp_path / "x"
     assert as_path("run", "--out", Path("runs", "first")) == Path("runs", "first")
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    assert as_path("run", "--out", tmp_path / "loop") == tmp_path / "loop"
-    with pytest.raises(InputError, match="no system can hold"):
-        as_path("run", "--out", tmp_path / "loop" / "inner")
 
 
 @pytest.fixture(scope="module")
@@ -52,5 +41,5 @@ def test_a_run_goes_where_the_home_says(tmp_path, monkeypatch, model_folder) -> 
 @pytest.mark.parametrize("given", ["", " ", "\t"])
 def test_an_empty_path_is_not_taken_for_none(option: str, given: str, made: Path, refused) -> None:
     line = refused(["report", str(made), option, given])
-    assert line.startswith(f"report: got {option} ") and "which is empty" in line
+    assert line.startswith(f"report: got an empty {option}")
     assert "an empty --out" in refused(["run", "sst2", "--source", "embedded", "--out", given])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrp_companion.arrays import NoNumbers, plain_array
+from lrp_companion.arrays import plain_array
 from lrp_companion.checks import InputError
 from lrp_companion.families.patches import PatchEmbedding
 from lrp_companion.loading.texts import EncodedText
@@ -205,7 +205,7 @@ def _array(value: Any, name: str, axes: tuple[int, ...]) -> np.ndarray:
     expected = "an image (H, W) or (C, H, W) of numbers, a batch (B, C, H, W), or a list of images"
     try:
         array = plain_array("encode", name, value)
-    except NoNumbers:
+    except ValueError:
         array = np.array(None)
     if array.dtype.kind in "uif" and array.ndim in axes and array.size:
         return array

@@ -15,7 +15,6 @@ from lrp_companion.methods.common import (
     check_classifier,
     classes_of,
     output_gradient,
-    switch,
     targets_of,
     to_numpy,
 )
@@ -92,7 +91,6 @@ def layer_relevance(
     mask = check_layers("layer_relevance", bypass, clf.card.layers)
     cuts = check_cuts("layer_relevance", cut, clf.card.layers)
     eps = check_rules("layer_relevance", clf, epsilon=epsilon, gate=gate)
-    truncate = switch("truncate", truncate)
     encoded = clf.encode_one("layer_relevance", text, truncate=truncate, position=position)
     levels, scores, lost = [], [], []
     with as_recorded(clf.device, clf.network), metered() as meter:

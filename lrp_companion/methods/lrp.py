@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from lrp_companion.attribution import SITES, Attribution, scores_at
-from lrp_companion.checks import InputError, choose, number, shown, whole
+from lrp_companion.checks import InputError, choose, number, shown
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.methods.common import (
@@ -24,7 +24,6 @@ from lrp_companion.methods.common import (
     classes_of,
     finite,
     output_gradient,
-    switch,
     targets_of,
     to_numpy,
 )
@@ -310,8 +309,6 @@ def layer_lattice(
     (4096, 7)
     """
     check_classifier("layer_lattice", clf)
-    whole("layer_lattice", "memory", memory, hint="2 * 2**30 bytes are 2 GiB")
-    truncate = switch("truncate", truncate)
     encoded = clf.encode_one("layer_lattice", text, truncate=truncate, position=position)
     eps = check_rules("layer_lattice", clf, site=site, epsilon=epsilon, gate=gate)
     check_output(output, clf)
