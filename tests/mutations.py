@@ -186,7 +186,6 @@ front = of(
 )
 session = of("book/lrp_book/sessions.py", "test_sessions.py")
 mask_hunt = of("book/lrp_book/sphinx/mask_hunt.py", "test_mask_hunt.py")
-launch = of("book/lrp_book/sphinx/launch.py", "test_launch.py")
 paired = of("book/lrp_book/paired.py", "test_paired.py")
 trained = of("metrics/statistics.py", "test_paired.py")
 WEIGHED = "test_ch05.py::test_what_r_is_worth_over_trainings[attnlrp-no-special]"
@@ -893,7 +892,7 @@ MUTATIONS: list[Mutation] = [
 
 def prepare(base: Path) -> None:
     """Copy the packages, and compile them and the tests: a mutant then compiles its one changed file."""
-    for package in ("lrp_companion", "book/lrp_book"):
+    for package in ("lrp_companion", "book/lrp_book", "book/lrp_exercises"):
         ignored = shutil.ignore_patterns("__pycache__", "embedded")
         shutil.copytree(ROOT / package, base / package, ignore=ignored)
     (base / "lrp_companion" / "embedded").symlink_to(ROOT / "lrp_companion" / "embedded")
