@@ -83,8 +83,8 @@ def name_of(file: Path, records: Path) -> str:
 
 def all_records(records: Path) -> Iterator[tuple[str, list[Path]]]:
     """Every record by its name, with its files."""
-    for file in sorted([*records.rglob("manifest.json"), *records.rglob("*.npz")]):
-        yield name_of(file, records), files_of(file)
+    files = {name_of(file, records): file for file in sorted(records.rglob("*.json"))}
+    yield from ((name, files_of(file)) for name, file in files.items())
 
 
 def write_release(records: Path, target: Path) -> Path:

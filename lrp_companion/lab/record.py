@@ -194,6 +194,8 @@ def _parts(folder: Path, path: str) -> dict[str, Any]:
             parts[each] = load_run(folder / each)
         elif (folder / f"{each}.npz").is_file():
             parts[each] = dict(np.load(folder / f"{each}.npz"))
+        elif (folder / f"{each}.json").is_file():
+            parts[each] = {}  # all that it has is its config
     return parts
 
 
