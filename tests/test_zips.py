@@ -26,10 +26,11 @@ def notebook(tmp_path: Path) -> Path:
     return tmp_path / "01_x.ipynb"
 
 
-def zipped(notebook: Path, opened: list[str]) -> set[str]:
+def zipped(notebook: Path, opened: list[str], address: str = "") -> set[str]:
     """The names in its zip."""
-    made = zips.write_chapter(notebook, opened, build.ROOT / "results", notebook.parent / "zips" / "x.zip")
-    assert made.stat().st_size <= zips.LIMIT
+    target = notebook.parent / "zips" / "x.zip"
+    made = zips.write_chapter(notebook, opened, build.ROOT / "results", target, address=address)
+    assert made.stat().st_size <= zips.LIMIT or not address
     return set(zipfile.ZipFile(made).namelist())
 
 
@@ -53,9 +54,10 @@ def test_what_does_not_fit_is_named_and_tables_of_layers_come_where_they_are_rea
     content.cells[0].source = "record.r"
     nbformat.write(content, notebook)
     lattices = [f"base/sst2-seed-{k}-lattice.npz" for k in range(3)]
-    assert sum("lattice.npz" in name for name in zipped(notebook, lattices)) == 1
+    assert sum("lattice.npz" in name for name in zipped(notebook, lattices)) == 3
+    assert sum("lattice.npz" in name for name in zipped(notebook, lattices, "https://x.org")) == 1
     told = zipfile.ZipFile(notebook.parent / "zips" / "x.zip").read("README.txt").decode()
-    assert "Not in this zip" in told and told.count("base/sst2-seed-") == 2
+    assert "LRP_COMPANION_RECORDS is https://x.org" in told and told.count("base/sst2-seed-") == 2
     training = "trainings/sst2-companion-6-seed-1"
     assert f"results/{training}/masks.parquet" not in zipped(notebook, [f"{training}/manifest.json"])
     content.cells[0].source = "record.layers"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import sys
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ import lrp_companion
 from lrp_companion.lab.record import CHECKSUMS, RECORDS, archive
 
 LIMIT = 5_000_000
-"""Bytes of a chapter's zip."""
+"""Bytes of a chapter's zip, where its readers can fetch what does not fit."""
 OF_LAYERS = {"masks.parquet", "lattice.parquet", "lattice_means.parquet"}
 """Tables of a run that only `Record.layers` reads."""
 HOW = f"""How to run this chapter. WHEELS is the folder of the wheels: files of a release, or made in a
@@ -29,25 +30,26 @@ checkout by `python3 packaging/build.py WHEELS`.
     jupyter lab
 """
 MISSING = f"""
-Not in this zip, which has at most {LIMIT / 1e6:.0f} MB: {{names}}. `open_record` fetches them from the
-address in the variable {RECORDS}, that of the records' zips of a release.
+Not in this zip, which has at most {LIMIT / 1e6:.0f} MB, but fetched by `open_record` where the variable
+{RECORDS} is {{address}}:
+{{names}}.
 """
 
 
 def files_of(record: Path) -> list[Path]:
-    """The files of a record, given one of them: all of a run's folder, or the two of a name.
-
-    `record` is a manifest, an array file or a table in `results`.
-    """
-    if record.name == "manifest.json":
+    """The files of a record, given one of them: all of a run's folder, or the two of a name."""
+    if (record.parent / "manifest.json").is_file():
         return sorted(path for path in record.parent.iterdir() if path.is_file())
     return [path for ending in (".npz", ".json") if (path := record.with_suffix(ending)).is_file()]
 
 
-def write_chapter(notebook: Path, opened: Iterable[str], records: Path, target: Path) -> Path:
+def write_chapter(
+    notebook: Path, opened: Iterable[str], records: Path, target: Path, *, address: str = ""
+) -> Path:
     """Write a chapter's zip: the notebook without outputs, the records that it opens, how to run it.
 
-    The smaller records come first; what does not fit is named in the zip's README.
+    With the address of a release the zip keeps to `LIMIT`: the smaller records come first, and what does not
+    fit is named in its README. Without one there is all in it.
     """
     chapter = nbformat.read(notebook, as_version=4)
     for cell in chapter.cells:
@@ -56,7 +58,7 @@ def write_chapter(notebook: Path, opened: Iterable[str], records: Path, target: 
     layers = any(".layers" in cell.source for cell in chapter.cells if cell.cell_type == "code")
     wanted = {tuple(files_of(records / name)) for name in opened}
     kept = [[path for path in files if layers or path.name not in OF_LAYERS] for files in wanted]
-    left_out, room = [], LIMIT - 100_000
+    left_out, room = [], LIMIT - 100_000 if address else sys.maxsize
     target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
         bundle.writestr(notebook.name, nbformat.writes(chapter) + "\n")
@@ -66,7 +68,7 @@ def write_chapter(notebook: Path, opened: Iterable[str], records: Path, target: 
                 left_out.append(name_of(files[0], records))
             for path in files if room >= 0 else ():
                 bundle.write(path, f"results/{path.relative_to(records).as_posix()}")
-        missing = MISSING.format(names=", ".join(sorted(left_out))) if left_out else ""
+        missing = MISSING.format(address=address, names=", ".join(sorted(left_out))) if left_out else ""
         bundle.writestr("README.txt", HOW + missing)
     return target
 
