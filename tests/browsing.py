@@ -132,7 +132,10 @@ def jupyterlab(work: Path, **variables: str) -> Iterator[str]:
         yield address
     finally:
         server.terminate()
-        server.wait(20)
+        try:
+            server.wait(60)
+        except subprocess.TimeoutExpired:  # a kernel that is at work holds it up
+            server.kill()
 
 
 @dataclass
