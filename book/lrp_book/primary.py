@@ -19,7 +19,16 @@ from lrp_book.records.shapley import read
 from lrp_book.say import number as rounded
 from lrp_book.yardsticks import interaction_size
 from lrp_companion.lab.load import TextRun, load_run, nearby
-from lrp_companion.lab.paper.primary import INDEX, PAIR, READINGS, Leads, by_training, leads, summary
+from lrp_companion.lab.paper.primary import (
+    INDEX,
+    PAIR,
+    READINGS,
+    Leads,
+    ahead,
+    by_training,
+    leads,
+    summary,
+)
 from lrp_companion.metrics import pearson, spearman
 from lrp_companion.show.tables import Table, table
 
@@ -97,6 +106,29 @@ def on_reviews(results: str = str(RESULTS)) -> Leads:
     names = {"MiniLM": ("imdb-companion", "imdb-companion-6-seed-1", "trainings/imdb-*")}
     base = pd.concat([from_maps(results, f"base/{name}") for name in (REVIEWS, OTHERS)])
     return {**found_in(results, names), ("MPNet", f"base/{REVIEWS}, -rest"): base}
+
+
+def by_shapley(results: str = str(RESULTS)) -> Leads:
+    """The same difference with Shapley values in LOO's place, over the sentences of SST-2 that have them."""
+    found: dict[tuple[str, str], pd.DataFrame] = {}
+    for path in sorted(nearby(results).glob("shapley/*.npz")):
+        words = [(text, ~text["special"]) for text in read(path) if (~text["special"]).sum() > 1]
+        if not path.stem.startswith("imdb"):
+            d = {
+                name: [
+                    f(text[PAIR[0]][keep], text["shapley"][keep])
+                    - f(text[PAIR[1]][keep], text["shapley"][keep])
+                    for text, keep in words
+                ]
+                for name, f in zip(READINGS, (pearson, spearman), strict=False)
+            }
+            found[path.stem, path.stem] = pd.DataFrame(d)
+    for encoder in ("MPNet", "SmolLM2"):
+        for folder, _, record in (name.partition("/") for name in ENCODERS[encoder]):
+            r = r_of(f"{results}/{folder}", record, "shapley").sel(explainer=list(PAIR))
+            d = {name: -at(r, *COLUMNS[name]).diff("explainer").values[0] for name in [*READINGS][:2]}
+            found[encoder, record] = pd.DataFrame(d)
+    return found
 
 
 def against_length(of: Leads) -> dict[tuple[str, str], pd.DataFrame]:
@@ -184,6 +216,38 @@ def length_table(of: Leads) -> Table:
     return table(rows, caption="What d goes with; 95 % intervals over encoders")
 
 
+def answers_table(of: Leads) -> Table:
+    """Which rule is closer, a word a cell: over encoders where there are enough, else where trainings agree."""
+
+    def every(of: Leads, name: str) -> str:
+        (first, *others) = {ahead(value) for value in by_training(of)[name]}
+        return "open" if others else first
+
+    over = {"LOO": summary(of).ahead, "Shapley values": summary(by_shapley()).ahead}
+    language = {key: d for key, d in of.items() if key[0] == "SmolLM2"}
+    reviews = on_reviews()
+    rows = [
+        ("LOO", "words only", "ten networks, short reviews", over["LOO"].iloc[:2]),
+        ("LOO", "every token", "ten networks, short reviews", over["LOO"].iloc[2:]),
+        *(
+            ("LOO", what, where, [every(d, name) for name in names])
+            for where, d in (
+                ("a language model, short reviews", language),
+                ("two networks, long reviews", reviews),
+            )
+            for what, names in (("words only", [*READINGS][:2]), ("every token", [*READINGS][2:]))
+        ),
+        ("Shapley values", "words only", "eight networks, short reviews", over["Shapley values"]),
+    ]
+    return table(
+        [
+            {"judge": judge, "what counts": what, "where": where, "by Pearson's r": p, "by rank": rank}
+            for judge, what, where, (p, rank) in rows
+        ],
+        caption="Which rule is closer to the judge",
+    )
+
+
 TABLES: Mapping[str, Callable[[Leads], Table]] = {
     "summary": lambda of: summary_table(summary(of)),
     "encoders": encoders_table,
@@ -191,6 +255,7 @@ TABLES: Mapping[str, Callable[[Leads], Table]] = {
     "otherwise": lambda of: otherwise_table(otherwise(of, str(RESULTS))),
     "reviews": lambda _: trainings_table(on_reviews()),
     "length": length_table,
+    "answers": answers_table,
 }
 
 
