@@ -22,8 +22,8 @@ from lrp_companion.lab.paper.published import paper_table
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
 from lrp_companion.metrics import Interval, agreement, bootstrap_mean, pearson
-from lrp_companion.registry import method_named
 from lrp_companion.schema import TOKEN_CHOICES, Protocol
+from lrp_companion.show.palette import styles
 from lrp_companion.sources import load_dataset
 from lrp_companion.widgets.outlier_scene import OutlierScene
 
@@ -53,7 +53,7 @@ def embedded() -> list[str]:
     return list(load_dataset("sst2", split="validation", source="embedded").texts)
 
 
-def leads(tokens: str) -> np.ndarray:
+def picked_from(tokens: str) -> np.ndarray:
     """CP-LRP's r with LOO minus AttnLRP's, of each embedded review, as the scene shows it."""
     protocol, (attnlrp, cp, loo) = Protocol(tokens=tokens), explained()
     return np.array(
@@ -70,7 +70,8 @@ def outlier_scene(*, reduced: bool = False) -> OutlierScene:
     here = embedded().index(PICKED)
     *maps, loo = (of[here] for of in explained())
     label = load_classifier(MODEL).labels[loo.target]
-    return OutlierScene(maps, loo, label=label, margin=MARGIN, reduced=reduced)
+    note = "Look at [CLS]: hide it and little changes, yet AttnLRP paints it blue."
+    return OutlierScene(maps, loo, label=label, note=note, margin=MARGIN, reduced=reduced)
 
 
 def picked_note() -> str:
@@ -111,14 +112,14 @@ def front_numbers(kept: Records) -> Iterator[tuple[str, str]]:
         run = kept.text(data)
         for site, tokens, statistic in itertools.product(SITES, TOKEN_CHOICES, STATISTIC):
             at = Protocol(site=site, tokens=tokens, map="sum-to-one", statistic=statistic)
-            lead = bootstrap_mean(run.r("cp-lrp", at) - run.r("attnlrp", at))
-            yield f"{data}, sums, {site}, {tokens}, {statistic}", marked(lead)
+            value = bootstrap_mean(run.r("cp-lrp", at) - run.r("attnlrp", at))
+            yield f"{data}, sums, {site}, {tokens}, {statistic}", marked(value)
     run = kept.text("sst2-12", frontier=True)
     for method in ("mask-gradient", *RULES):
         yield f"sst2-12, {method}", number(run.agreement(method).mean)
     for row in paper_table("table2"):
         yield f"paper, {row['dataset']}, {row['method']}", number(row["loo_r"])
-    both = {tokens: leads(tokens) for tokens in TOKEN_CHOICES}
+    both = {tokens: picked_from(tokens) for tokens in TOKEN_CHOICES}
     for tokens, lead in both.items():
         level = abs(lead) < MARGIN
         for name, found in (
@@ -143,14 +144,15 @@ def picture(path: str) -> None:
     data, shown = scene.data, [np.array(scene.data["special"]) & words for words in (False, True)]
     figure, axes = pyplot.subplots(2, 2, figsize=(8.2, 5.2), sharex=True, sharey="col", layout="constrained")
     for (row, out), (column, name) in itertools.product(enumerate(shown), enumerate(data["methods"])):
-        axis, colour, y = axes[row, column], method_named(RULES[column]).style.colour, data["scores"][column]
+        axis, colour, y = axes[row, column], styles(RULES)[RULES[column]].colour, data["scores"][column]
         r, x = scene.r(without=bool(row), ranked=False), np.array(data["loo"])
         verdict = "level" if abs(r[1] - r[0]) < MARGIN else "ahead" if r[column] == max(r) else ""
-        axis.set_title(f"{name}  {r[column]:.2f}  {verdict}", color=colour, weight="bold", loc="left")
+        axis.set_title(f"{name}  r = {r[column]:.2f}  {verdict}", color=colour, weight="bold", loc="left")
         axis.scatter(x, y, 45, facecolors=["none" if o else colour for o in out], edgecolors=colour)
         for k in (data["tokens"].index("[CLS]"), int(x.argmax())):
-            axis.annotate(data["tokens"][k], (x[k], y[k]), (7, -4 if x[k] < 0 else -15), textcoords="offset points",
-                          ha="left" if x[k] < 0 else "right")  # fmt: skip
+            left = bool(x[k] < 0)
+            where = {"xytext": (-7, 8) if left else (-7, -15), "ha": "left" if left else "right"}
+            axis.annotate(data["tokens"][k], (x[k], y[k]), textcoords="offset points", **where)
         slope, start = np.polyfit(x[~out], np.array(y)[~out], 1)
         axis.axline((0, start), slope=slope, color=colour, linestyle="--", linewidth=1)
         axis.spines[["top", "right"]].set_visible(False)

@@ -114,14 +114,13 @@ def by_shapley(results: str = str(RESULTS)) -> Leads:
     for path in sorted(nearby(results).glob("shapley/*.npz")):
         words = [(text, ~text["special"]) for text in read(path) if (~text["special"]).sum() > 1]
         if not path.stem.startswith("imdb"):
-            d = {
-                name: [
-                    f(text[PAIR[0]][keep], text["shapley"][keep])
-                    - f(text[PAIR[1]][keep], text["shapley"][keep])
-                    for text, keep in words
-                ]
-                for name, f in zip(READINGS, (pearson, spearman), strict=False)
-            }
+            d: dict[str, np.ndarray] = {}
+            for name, f in zip(READINGS, (pearson, spearman), strict=False):
+                first, second = (
+                    np.array([f(text[rule][keep], text["shapley"][keep]) for text, keep in words])
+                    for rule in PAIR
+                )
+                d[name] = first - second
             found[path.stem, path.stem] = pd.DataFrame(d)
     for encoder in ("MPNet", "SmolLM2"):
         for folder, _, record in (name.partition("/") for name in ENCODERS[encoder]):
@@ -217,7 +216,7 @@ def length_table(of: Leads) -> Table:
 
 
 def answers_table(of: Leads) -> Table:
-    """Which rule is closer, a word a cell: over encoders where there are enough, else where trainings agree."""
+    """Which rule is closer, a word a cell: over encoders, or where these are too few, if trainings agree."""
 
     def every(of: Leads, name: str) -> str:
         (first, *others) = {ahead(value) for value in by_training(of)[name]}
@@ -225,16 +224,13 @@ def answers_table(of: Leads) -> Table:
 
     over = {"LOO": summary(of).ahead, "Shapley values": summary(by_shapley()).ahead}
     language = {key: d for key, d in of.items() if key[0] == "SmolLM2"}
-    reviews = on_reviews()
+    networks = {"a language model, short reviews": language, "two networks, long reviews": on_reviews()}
     rows = [
         ("LOO", "words only", "ten networks, short reviews", over["LOO"].iloc[:2]),
         ("LOO", "every token", "ten networks, short reviews", over["LOO"].iloc[2:]),
         *(
             ("LOO", what, where, [every(d, name) for name in names])
-            for where, d in (
-                ("a language model, short reviews", language),
-                ("two networks, long reviews", reviews),
-            )
+            for where, d in networks.items()
             for what, names in (("words only", [*READINGS][:2]), ("every token", [*READINGS][2:]))
         ),
         ("Shapley values", "words only", "eight networks, short reviews", over["Shapley values"]),

@@ -27,7 +27,7 @@ class OutlierScene(Widget, front="outlier_scene"):
     maps : the same text explained by two methods.
     loo : LOO of that text, of the same target.
     label : the name of the class that is explained.
-    note : a line below, as that the sentence was picked.
+    note : a line beside the buttons, as what to look at.
     margin : a smaller difference between the two r reads "level".
     address : the widget's name in the page.
     reduced : without the ranks, as a first look.

@@ -7,7 +7,7 @@
  * @typedef {{ data: Data, without: boolean, ranked: boolean }} State
  */
 
-const WIDE = 320, HIGH = 168, EDGE = 14, NAMED = 2; // NAMED words have their name beside the dot, as has the first mark
+const WIDE = 320, HIGH = 168, EDGE = 14, NAMED = 2; // of NAMED words and the first mark the name is shown
 
 /**
  * Ranks from 1; equal numbers share their mean rank.
@@ -60,7 +60,7 @@ function scale(list, from, to) {
 }
 
 /**
- * Put a name beside its dot, at the first of eight places that meets no dot and no other name.
+ * Put a name beside its dot, at the first of ten places that meets no dot and no other name.
  * @param {SVGTextElement} label
  * @param {number[]} dot
  * @param {number[][]} taken boxes: left, top, right, bottom
@@ -68,7 +68,8 @@ function scale(list, from, to) {
  */
 function beside(label, [x, y], taken) {
   const wide = 6.8 * label.textContent.length, ups = [4, -8, 16];
-  const sides = [...ups.flatMap((up) => [[11, up], [-10 - wide, up]]), [-wide / 2, -11], [-wide / 2, 20]];
+  const sides = ups.flatMap((up) => [[11, up], [-10 - wide, up]]);
+  sides.push(...[-wide / 2, -8].flatMap((left) => [[left, -11], [left, 20]]));
   const boxes = sides.map(([right, up]) => [x + right, y + up - 9, x + right + wide, y + up + 2]);
   const inside = (/** @type {number[]} */ [left, top, right, low]) =>
     left >= 0 && right <= WIDE && top >= 10 && low <= HIGH;
@@ -179,10 +180,15 @@ function render({ model, el }) {
   const every = tokens.map(() => true), words = special.map((mark) => !mark);
   el.replaceChildren(
     ...rows,
-    h("div", { class: "lrp-controls" }, buttons.without, ...(data.reduced ? [] : [buttons.ranked])),
+    h(
+      "div",
+      { class: "lrp-controls" },
+      buttons.without,
+      ...(data.reduced ? [] : [buttons.ranked]),
+      ...(data.note ? [h("span", { class: "lrp-quiet" }, data.note)] : []),
+    ),
     h("div", { class: "lrp-scene" }, sides.map(({ node }) => node)),
     h("p", { class: "lrp-quiet" }, counted),
-    ...(data.note ? [h("p", { class: "lrp-quiet" }, data.note)] : []),
     live.node,
   );
   return follow(model, ["without", "ranked"], () => {
@@ -192,9 +198,9 @@ function render({ model, el }) {
     el.classList.toggle("lrp-scene-words", without);
     const r = scores.map((map) => agreement(loo, map, without ? words : every, ranked));
     const verdict = verdicts(r, data.margin);
-    const kind = ranked ? "Spearman's r, of ranks" : "Pearson's r", what = without ? "words" : "every token";
-    counted.textContent = `Each dot is a token; a ring is not counted. ${kind}, ${what}: ` +
-      "1 where the dots lie on a rising line.";
+    const what = without ? "words" : "every token", of = ranked ? " of ranks (Spearman)" : " (Pearson)";
+    const kind = data.reduced ? "r" : `r${of}`;
+    counted.textContent = `Each dot is a token; a ring is not counted. On a rising line ${kind} is 1.`;
     const each = sides.map(({ paint }, k) => paint(without, ranked, verdict[k]));
     live.say(`Counted: ${what}. r with LOO: ${each.join(", ")}`);
   });
