@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import traitlets
 
 from lrp_companion.attribution import Attribution, differences
 from lrp_companion.checks import InputError
 from lrp_companion.metrics import agreement
 from lrp_companion.registry import label_of
-from lrp_companion.schema import Protocol
+from lrp_companion.schema import Protocol, counted
 from lrp_companion.show.tokens import token_heatmap
 from lrp_companion.terminal import visible
-from lrp_companion.widgets.base import Widget
+from lrp_companion.widgets.base import LEAST, Widget
 
 
 class OutlierScene(Widget, front="outlier_scene"):
@@ -82,8 +83,9 @@ class OutlierScene(Widget, front="outlier_scene"):
     def r(self, *, without: bool, ranked: bool) -> list[float]:
         """Return r of each map with LOO as the widget shows it."""
         tokens, statistic = ("all", "no-special")[without], ("pearson", "spearman")[ranked]
-        protocol = Protocol(tokens=tokens, statistic=statistic)
-        special = self._loo.special
+        protocol, special = Protocol(tokens=tokens, statistic=statistic), self._loo.special
+        if counted(special, tokens).sum() < LEAST:
+            return [np.nan, np.nan]
         return [agreement(record.scores, self._loo.scores, special, protocol) for record in self._maps]
 
     def fallback(self) -> str:
