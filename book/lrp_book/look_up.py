@@ -134,9 +134,9 @@ def numbers() -> pd.DataFrame:
 SCRIPT = """
 {const box = document.getElementById("look-up-asked"), shown = document.getElementById("look-up-shown")
 const rows = [...document.querySelectorAll("#look-up tbody tr")]
-const told = rows.map(row => [...row.cells].map(cell => cell.textContent).join(" ").toLowerCase())
+const told = rows.map(row => [...row.cells].map(cell => cell.textContent).join("|").toLowerCase())
 const filter = () => {
-  const words = box.value.toLowerCase().split(/\\s+/)
+  const words = box.value.toLowerCase().split(",").map(word => word.trim())
   rows.forEach((row, k) => { row.hidden = !words.every(word => told[k].includes(word)) })
   shown.textContent = rows.filter(row => !row.hidden).length + " of " + rows.length + " numbers"
 }
@@ -158,7 +158,7 @@ def page() -> str:
         )
     return (
         f'<style>{TABLE_CSS}</style><p><label>Find <input type="search" id="look-up-asked" size="40" '
-        f'value="Table 2 SST-2 12 layers words Pearson"></label> <output id="look-up-shown"></output> · '
+        f'value="Table 2, SST-2, 12 layers, Pearson, words"></label> <output id="look-up-shown"></output> · '
         f'<a href="../_static/{FILE}" download>All as CSV</a></p>'
         '<figure class="lrp-table" id="look-up"><div role="region" tabindex="0" aria-label="All numbers">'
         f"<table><thead><tr>{''.join(f'<th scope=col>{name}</th>' for name in heads)}</tr></thead>"
