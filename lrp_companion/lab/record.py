@@ -89,6 +89,13 @@ class Record:
         return self._of_each(lambda part: _r_of_maps(part) if isinstance(part, Mapping) else _r_of_run(part))
 
     @cached_property
+    def r_of_maps(self) -> xr.DataArray:
+        """The same from the maps that a record keeps, which are rounded: sites word and word+position;
+        tokens, too, "no-first", all but the first one; LOO by the attention mask, of the logit.
+        """
+        return self._of_each(lambda part: _r_of_maps(part if isinstance(part, Mapping) else _parts_of(part)))
+
+    @cached_property
     def layers(self) -> xr.DataArray:
         """r of Pearson with LOO by which layers are bypassed (CP-LRP's rule there, AttnLRP's elsewhere).
 
@@ -263,6 +270,18 @@ def _r_of_maps(part: Mapping[str, np.ndarray]) -> xr.DataArray:
                 both = np.stack([raw, np.where(signs == 0, np.nan, signs * raw)], 1)
                 out[:, :, t, :, :, s, k] = both.reshape(len(methods), len(sites), 2, len(removals))
     return xr.DataArray(out, {**axes, "text": texts}, [*axes, "text"], name="r")
+
+
+def _parts_of(run: TextRun) -> dict[str, np.ndarray]:
+    """The maps of a run as a `.npz` file has them."""
+    loo, out = run.loo(), {"example": run.examples}
+    special = [np.isin(np.arange(len(of)), at) for of, at in zip(loo, run.specials(), strict=True)]
+    columns = {"word": [~of for of in special], LOO: loo}
+    for name in run.methods:
+        if name != "loo":
+            columns |= {name: run.maps(name), f"{name}+position": run.maps(name, site="word+position")}
+    sizes = {"tokens": np.array([len(of) for of in loo])}
+    return out | sizes | {name: np.concatenate(of) for name, of in columns.items()}
 
 
 def _curves_of(part: Any) -> xr.DataArray:
