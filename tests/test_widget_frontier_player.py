@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browsing import open_page, put, state_of, widget_page
-from lrp_book.ch07_errors import anytime_maps
+from lrp_companion.lab.anytime import anytime_maps
 from widget_cases import HOSTILE
 
 from lrp_companion import FrontierPlayer

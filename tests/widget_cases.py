@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from lrp_book.ch07_errors import anytime_maps
+from lrp_companion.lab.anytime import anytime_maps
 
 import lrp_companion as lrp
 from lrp_companion.lab.digit_invariance import share_digits
