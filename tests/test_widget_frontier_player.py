@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from browsing import open_page, put, state_of, widget_page
-from lrp_companion.lab.anytime import anytime_maps
 from widget_cases import HOSTILE
 
 from lrp_companion import FrontierPlayer
+from lrp_companion.lab.anytime import anytime_maps
 from lrp_companion.show.palette import hexes
 from lrp_companion.widgets.base import STATIC, minified
 

@@ -17,7 +17,6 @@ from sphinx.util.docutils import SphinxDirective
 from lrp_book.ch09_real import ALL, ON_SENTENCES, OTHERS, REVIEWS, SEEDS, WORDS, at, part, r_of
 from lrp_book.records.shapley import read
 from lrp_book.say import number as rounded
-from lrp_book.yardsticks import interaction_size
 from lrp_companion.lab.load import TextRun, load_run, nearby
 from lrp_companion.lab.paper.primary import INDEX, PAIR, READINGS, Leads, by_training, leads, summary
 from lrp_companion.metrics import pearson, spearman

@@ -50,9 +50,7 @@ def _of_text(clf: Classifier, text: str) -> dict[str, Any]:
 
     def steps(method: str, option: str) -> list[dict[str, Any]]:
         records = [run(method, **{option: p}) for p in range(1, count + 1)]
-        return [
-            step(of.scores, of.details["passes"], of.details.get("exact tokens", ())) for of in records
-        ]
+        return [step(of.scores, of.details["passes"], of.details.get("exact tokens", ())) for of in records]
 
     grouped = steps("mask-gradient", "groups")
     ways = {
