@@ -148,7 +148,6 @@ significance = of("book/lrp_book/significance.py", "test_ch06.py")
 masks = of("masks.py", "test_masks.py")
 levels = of("methods/levels.py", "test_levels.py")
 head = of("widgets/static/head_stepper.js", "test_front_ends.py::test_deno_tests_pass")
-chapter5 = of("book/lrp_book/ch05_worth.py", "test_ch05.py")
 canvas = of("show/canvas.py", "test_canvas.py")
 say = of("book/lrp_book/say.py", "test_say.py")
 ENGINE_MAPS = "test_browser_engine.py::test_every_map_is_pythons_on_the_same_weights"
@@ -189,7 +188,7 @@ launch = of("book/lrp_book/sphinx/launch.py", "test_launch.py")
 paired = of("book/lrp_book/paired.py", "test_paired.py")
 trained = of("metrics/statistics.py", "test_paired.py")
 WEIGHED = "test_ch05.py::test_what_r_is_worth_over_trainings[attnlrp-no-special]"
-worth = of("book/lrp_book/worth.py", "test_ch05.py::test_loo_of_another_training_and_of_another_depth")
+worth = of("book/lrp_book/worth.py", WEIGHED)
 split = of(
     "book/lrp_book/ch06_causes.py", "test_recomputed.py::test_the_split_by_the_sign_at_cls[imdb-companion]"
 )
@@ -789,13 +788,8 @@ MUTATIONS: list[Mutation] = [
     worth("models that predict different classes are compared",
           "here, there = here[same], there[same]", "pass"),
     worth("all tokens count", "keep[special] = False", "pass"),
-    worth("the other's LOO is not given", "(ab - ac * bc)", "ab", WEIGHED),
-    worth("a model is its own reference", "[one for one in runs if one is not run]", "list(runs)", WEIGHED),
-    chapter5("models of two depths are trainings", "if run.layers == other.layers else another_depth",
-             "if True else another_depth",
-             "test_ch05.py::test_loo_of_another_training_and_of_another_depth"),
-    chapter5("paths from the back by their own steps", "steps[::-1] if path", "steps if path",
-             "test_ch05.py::test_every_number_is_that_of_the_record"),
+    worth("the other's LOO is not given", "(ab - ac * bc)", "ab"),
+    worth("a model is its own reference", "[one for one in runs if one is not run]", "list(runs)"),
     say("a sentence without records stops the cell", "with contextlib.suppress(MissingRecord): kept.append(",
         "with contextlib.suppress(): kept.append("),
     paired("a tie is a win", "(np.sign(difference) + 1) / 2", "(np.sign(difference) >= 0) * 1.0"),

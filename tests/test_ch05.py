@@ -1,4 +1,4 @@
-"""Chapter 5 and the numbers on the front page: each computed again from rows and files by slow means."""
+"""Numbers on the front page and what an r is worth: computed again from rows and files by slow means."""
 
 from __future__ import annotations
 
@@ -15,33 +15,20 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from browsing import complaints_of_axe
-from lrp_book.ch05_worth import (
-    PATHS,
-    depth_paths,
-    dots,
-    ends_of,
-    from_scratch,
-    judged_claims,
-    lead,
-    scale,
-    table1_short,
-    verdicts,
-)
-from lrp_book.committed import SHORT, SHORT_RECIPE, TEXT_RUNS, Records, records
+from lrp_book.committed import SHORT_RECIPE, TEXT_RUNS
 from lrp_book.front import EXAMPLES, ONE_TOKEN, embedded, explained, outlier_scene
-from lrp_book.say import MissingRecord, kept_in, number
-from lrp_book.sphinx.findings import answer, finding
-from lrp_book.worth import REMOVALS, WHAT, worth, worth_over_trainings
-from plain_rows import counted, plain_loo, plain_r, r_of
+from lrp_book.say import number
+from lrp_book.sphinx.findings import answer
+from lrp_book.worth import WHAT, worth, worth_over_trainings
+from plain_rows import counted, plain_loo, r_of
 from scipy.stats import rankdata
 
-from lrp_companion.checks import InputError, SourceError
+from lrp_companion.checks import InputError
 from lrp_companion.lab.labelled import mean
-from lrp_companion.lab.load import TextRun, load_run
-from lrp_companion.lab.paper.published import paper_table
+from lrp_companion.lab.load import load_run
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import over_trainings
-from lrp_companion.schema import PROTOCOLS, Protocol
+from lrp_companion.schema import Protocol
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
@@ -71,100 +58,7 @@ def loo_of(name: str, removal: int = 0) -> list[list[float]]:
     return [plain_loo(row, removals, removal) for row in rows(name, "examples")]
 
 
-def two_loo(first: str, second: str, tokens: str = "no-special") -> list[float]:
-    """r of LOO with LOO of another model, where both predict the same class."""
-    pairs = zip(rows(first, "examples"), rows(second, "examples"), strict=True)
-    return [
-        r_of(x, y, counted(a, tokens)) if a["target"] == b["target"] else math.nan
-        for (a, b), x, y in zip(pairs, loo_of(first), loo_of(second), strict=True)
-    ]
-
-
 # -- the front page ----------------------------------------------------------------------------------------
-
-
-def without_first_position(name: str, method: str) -> list[float]:
-    """r at words + positions and all tokens, with the position of the first token left out."""
-    out = []
-    of_method = [row for row in rows(name, "methods") if row["method"] == method]
-    for row, example, loo in zip(of_method, rows(name, "examples"), loo_of(name), strict=True):
-        n = example["tokens"]
-        position = [0.0, *row["map"][n + 1 : 2 * n]]
-        out.append(plain_r([a + b for a, b in zip(row["map"][:n], position, strict=True)], loo))
-    return out
-
-
-def expected() -> dict[str, Any]:
-    """What the front page asks for: columns over examples, and plain numbers."""
-    images = pq.read_table(RESULTS / "mnist-plain" / "images.parquet").to_pylist()
-    of_image: dict[int, list[float]] = {}
-    for row in images:
-        if row["explainer"] == "AttnLRP":
-            of_image.setdefault(row["image"], []).append(row["r left-right"])
-    (digits,) = [row for row in paper_table("table1") if row["explainer"] == "AttnLRP"]
-    out: dict[str, Any] = {
-        "digits, AttnLRP left with right": np.array([np.mean(of) for of in of_image.values()]),
-        "digits, AttnLRP left with right, paper": digits["left_vs_right"],
-        "sst2-6, attnlrp, words": run("sst2-companion-6").r("attnlrp", WORDS),
-        "sst2-6, LOO with LOO of another training": np.array(
-            two_loo("sst2-companion-6", "trainings/sst2-companion-6-seed-1")
-        ),
-        "sst2-12, difference without [CLS]'s position": np.subtract(
-            *(without_first_position("maps/sst2-companion", name) for name in ("cp-lrp", "attnlrp"))
-        ),
-    }
-    for short, dataset in (("sst2-12", "SST"), ("imdb-12", "IMDB")):
-        name = TEXT_RUNS[short]
-        r = {method: run(name).r(method, WORDS) for method in ("attnlrp", "cp-lrp")}
-        gap = run(name).r("cp-lrp", POSITIONS) - run(name).r("attnlrp", POSITIONS)
-        stem = f"{short}, CP-LRP minus AttnLRP"
-        out |= {f"{stem}, words": r["cp-lrp"] - r["attnlrp"], f"{stem}, positions": gap}
-        if short == "sst2-12":
-            out[f"{stem}, positions, median"] = float(np.nanmedian(gap))
-            out[f"{stem}, positions, wins"] = (gap > 0) + (gap == 0) / 2
-        out |= {f"{short}, {method}, words": column for method, column in r.items()}
-        for row in paper_table("table2"):
-            if row["dataset"] == dataset and row["method"] in ("AttnLRP", "CP-LRP"):
-                out[f"{short}, {row['method'].lower()}, paper"] = row["loo_r"]
-        frontier = run(f"frontier/{name}")
-        assert set(frontier.examples) <= set(run(name).examples)
-        out[f"{short}, mask-gradient, words"] = frontier.r("mask-gradient", WORDS)
-        groups = "mask-gradient:groups=8"
-        out[f"{short}, frontier, {groups}, no-special"] = frontier.r(groups, WORDS)
-        mask_token, maps = Protocol(removal="mask-token"), run(f"maps/{name}")
-        out[f"{short}, mask gradient minus AttnLRP by [MASK]"] = maps.r("mask-gradient", mask_token) - maps.r(
-            "attnlrp", mask_token
-        )
-        sides = []
-        for site, tokens in itertools.product(("word", "word+position", "embedding"), ("no-special", "all")):
-            at = Protocol(site=site, tokens=tokens, map="sum-to-one")
-            value = bootstrap_mean(run(name).r("cp-lrp", at) - run(name).r("attnlrp", at))
-            sides.append("CP-LRP" if value.low > 0 else "AttnLRP" if value.high < 0 else "open")
-        out |= {f"{short}, stated protocols, {side}": sides.count(side) for side in ("AttnLRP", "CP-LRP")}
-        if short == "imdb-12":
-            out[f"{short}, stated protocols, open"] = sides.count("open")
-    return out
-
-
-def test_every_number_that_the_front_page_asks_for() -> None:
-    kept, columns = kept_in(CHAPTER), expected()
-    assert {name for name in kept if not (name.endswith(", n") and name[:-3] in kept)} == set(columns)
-    assert {name for name in ASKED if not name.startswith("front, ")} <= set(columns)
-    for name, value in columns.items():
-        if isinstance(value, np.ndarray):
-            assert kept[name] == number(bootstrap_mean(value)), name
-            assert kept[f"{name}, n"] == f"{np.isfinite(value).sum():,}", name
-        else:  # of a median the interval is drawn; its value is the middle one
-            assert kept[name].split(" ")[0] == number(value), name
-
-
-def test_a_number_that_no_notebook_keeps_is_refused() -> None:
-    assert finding("sst2-12, cp-lrp, paper", [CHAPTER]) == "0.52"
-    with pytest.raises(SourceError, match="sst2-12, cp-lrp, paper") as refused:
-        finding("sst2-12, cp-lrp, papers", [CHAPTER])
-    assert "run make book" in str(refused.value) and "\n" not in str(refused.value)
-    with pytest.raises(SourceError, match="none does"):
-        finding("sst2-12, cp-lrp, paper", [])
 
 
 def test_the_front_pages_own_numbers_are_those_of_the_records() -> None:
@@ -260,57 +154,6 @@ def test_what_the_front_page_says_of_two_words_and_of_reviews_like_the_scene() -
             assert cp[k].scores_at("word")[i] < 0 < loo[k].scores[i]
 
 
-# -- the sentences -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("short", TEXT_RUNS)
-def test_leads_are_those_of_the_rows(short: str) -> None:
-    for key, name in SHORT.items():
-        r = [run(TEXT_RUNS[short]).r(method, PROTOCOLS[name]) for method in ("cp-lrp", "attnlrp")]
-        both = np.isfinite(r[0]) & np.isfinite(r[1])
-        made = lead(records(RESULTS), short, key)
-        assert made.mean == pytest.approx((r[0] - r[1])[both].mean(), abs=1e-12) and made.n == both.sum()
-
-
-def test_claims_without_runs(tmp_path: Path) -> None:
-    with pytest.raises(MissingRecord, match="no runs"):
-        verdicts(Records({}, {}, {}, [], [], str(tmp_path)))
-    (tmp_path / "mnist-plain").symlink_to(RESULTS / "mnist-plain")
-    judged = judged_claims(str(tmp_path))
-    assert judged[-1].verdict == "not testable here" and [claim.number for claim in judged][-1] == len(judged)
-    assert verdicts(records(str(tmp_path))).total() == 17, "without readings of tables, and the last is ours"
-
-
-def test_table_1_names_products_and_puts_the_papers_value_beside_the_same_one() -> None:
-    """Section 4.3: left is Q(KᵀV). In the package left is (QKᵀ)V."""
-    (printed,) = [row for row in paper_table("table1") if row["explainer"] == "AttnLRP"]
-    *_, ours = str(table1_short(load_run(RESULTS / "mnist-plain"))).splitlines()
-    values = re.findall(r"-?\d\.\d\d(?=  |$)", ours)
-    assert values == [f"{printed[name]:.2f}" for name in ("left_vs_right", "right_vs_loo", "left_vs_loo")]
-
-
-def test_the_figure_of_table_2_tells_the_papers_values() -> None:
-    values = {row["method"]: row["loo_r"] for row in paper_table("table2") if row["dataset"] == "SST"}
-    told = dots(run("sst2-companion")).alt.rpartition("The paper: ")[2]
-    assert re.findall(r"-?\d\.\d\d", told) == [
-        f"{values[name]:.2f}" for name in ("IG", "AttentionRollout", "AttnLRP", "CP-LRP")
-    ]
-
-
-def test_from_scratch_by_hand(tmp_path: Path) -> None:
-    made = from_scratch(str(RESULTS))["gpt2"].sel(statistic="pearson").isel(training=0)
-    row = {what: mean(made.sel(what=what)) for what in ("own", "ceiling", "lead")}
-    first, *others = (load_run(RESULTS / f"wirings/gpt2-seed-{seed}") for seed in range(3))
-    assert row["own"] == bootstrap_mean(first.r("attnlrp", WORDS))
-    each = np.array([two_loo(f"wirings/{first.name}", f"wirings/{other.name}") for other in others])
-    known = each[:, ~np.isnan(each).all(0)]
-    assert row["ceiling"].mean == pytest.approx(np.nanmean(known, axis=0).mean(), abs=1e-6)
-    lead = first.r("attnlrp", WORDS) - np.nanmean(np.where(np.isnan(each).all(0), np.inf, each), axis=0)
-    assert row["lead"].mean == pytest.approx(lead[np.isfinite(lead)].mean(), abs=1e-6)
-    with pytest.raises(MissingRecord, match="no wirings"):
-        from_scratch(str(tmp_path))
-
-
 # -- what an r is worth ------------------------------------------------------------------------------------
 
 
@@ -356,112 +199,3 @@ def test_what_cannot_be_weighed_is_refused() -> None:
         with pytest.raises(InputError, match=says) as refused:
             call()
         assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("tokens", ["no-special", "all"])
-@pytest.mark.parametrize("name", TEXT_RUNS.values())
-def test_loo_by_another_removal(name: str, tokens: str) -> None:
-    made = {row["what"]: row for row in scale([run(name)], tokens=tokens)}
-    for place, removal in enumerate(run(name).manifest["axes"]["removal"][1:], start=1):
-        pairs = zip(loo_of(name), loo_of(name, place), rows(name, "examples"), strict=True)
-        plain = [r_of(a, b, counted(example, tokens)) for a, b, example in pairs]
-        row = made[f"LOO by {REMOVALS[removal]}"]
-        assert row["kind"] == "LOO by another removal" and row["n"] == np.isfinite(plain).sum()
-        assert row["r"].mean == pytest.approx(np.nanmean(plain), abs=1e-6)
-
-
-def test_loo_of_another_training_and_of_another_depth() -> None:
-    names = ["sst2-companion", "sst2-companion-6", *(f"trainings/sst2-companion-6-seed-{k}" for k in (1, 2))]
-    made = scale([run(name) for name in (*names, "frontier/sst2-companion", TEXT_RUNS["imdb-6"])])
-    folders = {run(name).model: name for name in names}
-    pairs = [row for row in made if row["kind"].startswith("LOO of another")]
-    kinds = [row["kind"] for row in pairs]
-    assert kinds.count("LOO of another training") == kinds.count("LOO of another depth") == 3
-    for row in pairs:
-        first, second = folders[row["model"]], folders[row["what"].removeprefix("LOO of ")]
-        assert (run(first).layers == run(second).layers) == (row["kind"] == "LOO of another training")
-        plain = two_loo(first, second)
-        assert row["r"].mean == pytest.approx(np.nanmean(plain), abs=1e-6)
-        assert row["n"] == np.isfinite(plain).sum()
-    methods = [(row["what"], row["model"]) for row in made if row["kind"] == "method"]
-    assert len(set(methods)) == len(methods) and ("mask gradient, K = 8", "companion") in methods
-    assert [row["r"].mean for row in made] == sorted((row["r"].mean for row in made), reverse=True)
-
-
-# -- layer by layer ----------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def runs() -> list[Any]:
-    return list(records(RESULTS).runs.values())
-
-
-@pytest.fixture(scope="module")
-def data(runs: list[Any]) -> dict[str, Any]:
-    return depth_paths(runs)
-
-
-def slow_masks(path: str, layers: int) -> list[set[int]]:
-    """The layers that are bypassed at layer k of a path, k = 1..L."""
-    every = range(1, layers + 1)
-    if path == "single":
-        return [{k} for k in every]
-    return [{m for m in every if (m <= k if path == "front-to-back" else m >= k)} for k in every]
-
-
-def test_every_number_is_that_of_the_record(runs: list[Any], data: dict[str, Any]) -> None:
-    texts = {run.name: run for run in runs if isinstance(run, TextRun)}
-    assert [row["key"] for row in data["runs"]] == list(texts) and len(texts) == 4
-    for row in data["runs"]:
-        here = texts[row["key"]]
-        assert row["n"] == here.n and row["layers"] == here.layers
-        for (key, name), path in itertools.product(SHORT.items(), PATHS):
-            masks = slow_masks(path, here.layers)
-            values = [here.r(frozenset(mask), PROTOCOLS[name]) for mask in masks]
-            cells, ends = row["cells"][key][path], row["ends"][key][path]
-            np.testing.assert_allclose(cells["mean"], [np.nanmean(r) for r in values], rtol=1e-6)
-            first = bootstrap_mean(values[0])
-            assert (cells["low"][0], cells["high"][0]) == pytest.approx((first.low, first.high), abs=2e-3)
-            whole, none = (
-                here.r(frozenset(mask), PROTOCOLS[name]) for mask in (range(1, here.layers + 1), ())
-            )
-            last, none = (values[-1], values[0]) if path == "single" else (whole, none)
-            assert ends["mean"] == pytest.approx(np.nanmean(last - none), rel=1e-6)
-            above, below = ends["low"] > 0, ends["high"] < 0
-            assert ends["side"] == ("above" if above else "below" if below else "across")
-
-
-def test_the_ends_are_what_the_chapter_says(data: dict[str, Any]) -> None:
-    (row,) = [row for row in data["runs"] if row["key"] == "sst2-companion"]
-    for key in ("words", "positions"):
-        said, value = lead(records(RESULTS), "sst2-12", key), row["ends"][key]["back-to-front"]
-        assert [value[side] for side in ("mean", "low", "high")] == pytest.approx(
-            [said.mean, said.low, said.high], abs=1e-6
-        )
-
-
-def test_the_papers_values_are_by_layer_and_for_its_depth_only(data: dict[str, Any]) -> None:
-    printed = paper_table("tableA3")
-    for row in data["runs"]:
-        name = "SST" if row["label"].startswith("SST") else "IMDB"
-        r = {line["method"]: line["loo_r"] for line in paper_table("table2") if line["dataset"] == name}
-        assert row["paper ends"]["back-to-front"] == pytest.approx(r["CP-LRP"] - r["AttnLRP"])
-        if row["layers"] != 12:
-            assert row["paper"] is None and row["paper ends"]["single"] is None
-            continue
-        for path, values in row["paper"].items():
-            for mask, value in zip(slow_masks(path, 12), values, strict=True):
-                (cell,) = [
-                    line["loo_r"]
-                    for line in printed
-                    if (line["dataset"], line["path"]) == (name, path.replace("-", "_"))
-                    and set(line["bypass"]) == mask
-                ]
-                assert value == cell
-
-
-def test_ends_and_what_is_refused(runs: list[Any]) -> None:
-    assert ends_of("back-to-front", 4) == (frozenset({1, 2, 3, 4}), frozenset())
-    assert ends_of("single", 4) == (frozenset({4}), frozenset({1}))
-    with pytest.raises(InputError, match="no run with masks"):
-        depth_paths([run for run in runs if not isinstance(run, TextRun)])

@@ -7,14 +7,15 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
+import xarray as xr
 
 from lrp_book.ch06_outlier import RULES, STATISTIC, lead, with_and_without
-from lrp_book.ch09_real import ALL, REST, gap, trainings
 from lrp_book.committed import Records
 from lrp_book.say import DIGITS, number
 from lrp_companion.attribution import Attribution
 from lrp_companion.lab.labelled import mean
 from lrp_companion.lab.load import TextRun
+from lrp_companion.lab.record import open_record
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
 from lrp_companion.metrics import Interval, pearson
@@ -93,8 +94,22 @@ def picked_note() -> str:
     )
 
 
-READINGS = {"positions": ALL, "no [CLS]": REST}
-"""Where relevance is read and which tokens count, by the name that the numbers have."""
+READINGS = {"positions": "all", "no [CLS]": "no [CLS]"}
+"""Which tokens count, by the name that the numbers have; positions count, too."""
+
+
+def gap(r: xr.DataArray, counted: str, statistic: str) -> Interval:
+    """The mean of CP-LRP's r minus AttnLRP's."""
+    return mean(lead(r).sel(site="word+position", counted=counted, statistic=statistic))
+
+
+def trainings(folder: str, *, divided: bool) -> xr.DataArray:
+    """r of the three trainings of MPNet, as `with_and_without` has it."""
+    form = "sum-to-one" if divided else "raw"
+    r = open_record("base/sst2-seed-*-maps", results=folder).r.sel(map=form, removal="attention-mask")
+    counted = {"no-special": "words", "all": "all", "no-first": "no [CLS]"}
+    r = r.rename(text="example", tokens="counted")
+    return r.assign_coords(counted=[counted[name] for name in r.counted.values])
 
 
 def marked(value: Interval) -> str:
