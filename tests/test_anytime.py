@@ -94,9 +94,9 @@ def test_exact_tokens_stay_exact_and_are_all_in_the_end(maps: list[dict[str, Any
                 set(before["exact"]) < set(after["exact"])
                 for before, after in zip(steps, steps[1:], strict=False)
             )
-            assert all(
-                np.array_equal(step["scores"][step["exact"]], record["loo"][step["exact"]]) for step in steps
-            )
+            for step in steps:  # computed in another batch
+                at = step["exact"]
+                np.testing.assert_allclose(step["scores"][at], record["loo"][at], rtol=0, atol=1e-12)
         for p, step in enumerate(record["ways"]["hybrid"]):
             others = [i for i in places if i not in step["exact"]]
             assert max((abs(gradient[i]) for i in others), default=0) <= min(

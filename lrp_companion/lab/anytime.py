@@ -25,7 +25,7 @@ def anytime_maps(clf: Classifier, texts: str | Sequence[str]) -> list[dict[str, 
     -------
     A dict per text: `tokens`; `special` (T,); `label`, the explained class; `loo` (T,) and `forwards`, what
     LOO costs; and under `ways`, by way, T + 1 steps, each with `scores` (T,), `forwards` and `backwards`
-    (passes so far), `exact` (places of the tokens that have LOO's own value), and by tokens ("no-special",
+    (passes so far), `exact` (places of the tokens whose LOO was computed), and by tokens ("no-special",
     "all") `r`, Pearson's with LOO (NaN where undefined), and `error`, sum |R - LOO| / sum |LOO|.
     """
     return [_of_text(clf, text) for text in ([texts] if isinstance(texts, str) else texts)]
@@ -39,8 +39,6 @@ def _of_text(clf: Classifier, text: str) -> dict[str, Any]:
     count = len(loo.scores)
 
     def step(scores: np.ndarray, passes: tuple[int, int], exact: Sequence[int] = ()) -> dict[str, Any]:
-        scores = scores.copy()
-        scores[list(exact)] = loo.scores[list(exact)]  # computed in another batch: the same up to rounding
         kept = {tokens: counted(loo.special, tokens) for tokens in TOKEN_CHOICES}
         r = {name: agreement(scores, loo.scores, loo.special, Protocol(tokens=name)) for name in kept}
         error = {name: float(relative_error(scores[at], loo.scores[at])) for name, at in kept.items()}
