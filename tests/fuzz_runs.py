@@ -254,9 +254,9 @@ def subjects(model: Path) -> dict[str, Subject]:
     def tokenizer_of(pattern: Any, part: Any, text: Any) -> Any:
         try:
             loaded = lrp.load_classifier(hostile_tokenizer(folder, model, pattern, part))
-        except Exception as error:  # of tokenizers, in its own words
+            return lrp.attribute(loaded, text, method="attnlrp")
+        except BaseException as error:  # of tokenizers, in its own words; a panic of Rust is no Exception
             raise lrp.SourceError("load_classifier", got=str(error), expected="", hint="") from error
-        return lrp.attribute(loaded, text, method="attnlrp")
 
     def divided(text: Any, **given: Any) -> Any:
         edges, loo = lrp.edge_loo(clf, text, **given)

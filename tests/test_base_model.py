@@ -28,7 +28,7 @@ ADAPTERS = Path(__file__).parents[1] / "training" / "base"
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the base is to be; there is none, and no hub."""
     monkeypatch.setenv("LRP_COMPANION_BASE", str(tmp_path / "cache" / "base-model"))
-    monkeypatch.setattr(places, "_cached", lambda text, revision: False)
+    monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_: None)
     return base_model.folder()
 
 
@@ -118,7 +118,6 @@ def test_an_adapter_finds_its_base_or_says_what_to_run(tmp_path, target, monkeyp
     adapted.save_pretrained(tmp_path / "adapter")
     fresh.config.save_pretrained(tmp_path / "adapter")
     monkeypatch.setattr(places, "CHECKOUT", tmp_path / "adapter")
-    monkeypatch.setattr(places, "_ask_hub", lambda *_: pytest.fail("the hub was asked"))
     with pytest.raises(SourceError) as error:
         load_classifier("base")
     assert str(error.value).endswith(f"fetch it once (405 MB): {base_model.COMMAND}.")

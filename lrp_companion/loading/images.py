@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrp_companion.arrays import NoNumbers, plain_array
+from lrp_companion.arrays import plain_array
 from lrp_companion.checks import InputError
 from lrp_companion.families.patches import PatchEmbedding
 from lrp_companion.loading.texts import EncodedText
@@ -42,15 +42,16 @@ class PixelScale:
     origin: str = ""
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any] | None, origin: str, channels: int) -> PixelScale:
-        """From the settings of an image processor of `transformers`; of another kind than ViT's, or without
+    def of(cls, processor: Any, origin: str, channels: int) -> PixelScale:
+        """From an image processor of `transformers` or its settings; of another kind than ViT's, or without
         its means, nothing but its origin is known.
 
         >>> PixelScale.of({"do_normalize": False}, "preprocessor_config.json", 1).factor == 1 / 255
         True
         """
-        if settings is None:
+        if processor is None:
             return cls()
+        settings = processor.to_dict() if hasattr(processor, "to_dict") else processor
         kind = settings.get("image_processor_type") or settings.get("feature_extractor_type")
         normalises = settings.get("do_normalize", True)
         if not KINDS.fullmatch(kind or "ViTImageProcessor"):
@@ -113,9 +114,9 @@ class ImageReader:
     patches: PatchEmbedding
     scale: PixelScale
 
-    def encode(self, images: Any, *, truncate: bool = False) -> list[EncodedImage]:
-        """Cut images into patches, with their pixels scaled as the image processor does it: whole numbers and
-        floats from 0 to 255, or floats that are rescaled already, from 0 to 1.
+    def encode(self, images: Any) -> list[EncodedImage]:
+        """Cut images into patches, with their pixels scaled as the image processor does it: whole numbers
+        from 0 to 255, or floats from 0 to 1, which are rescaled already.
 
         Parameters
         ----------
@@ -125,11 +126,9 @@ class ImageReader:
 
         Raises
         ------
-        InputError : no images; another type or size; values that are not finite, or beyond 0 to 255; pixels
+        InputError : no images; another type or size; values that are not finite, or beyond these; pixels
             where nothing is known of their scale.
         """
-        if truncate:
-            raise _refused("truncate with images", "texts", "leave it out: an image is read whole")
         given = [one if isinstance(one, Mapping) else {"": one} for one in _several(images)]
         listed = [
             (pixels[None] if pixels.ndim == 2 else pixels, GIVEN in one)
@@ -144,8 +143,6 @@ class ImageReader:
 
     def _read(self, k: int, pixels: np.ndarray, named: bool) -> tuple[np.ndarray, str]:
         """Image k as the network reads it, and what was done to it."""
-        from transformers.image_utils import is_scaled_image
-
         expected, scale = (self.patches.channels, *self.patches.size), self.scale
         if pixels.shape != expected:
             sides = "channels, height, width"
@@ -162,10 +159,14 @@ class ImageReader:
             hint = "load_classifier(network, processor), or save preprocessor_config.json with the model"
             raise _refused(got, f'what the network reads: {{"{GIVEN}": image}}', hint)
         low, high = pixels.min(), pixels.max()
-        if low < 0 or high > LARGEST:
-            got, hint = f"image {k} of numbers from {low:g} to {high:g}", f'or pass {{"{GIVEN}": image}}'
-            raise _refused(got, f"pixels from 0 to {LARGEST}, or from 0 to 1", f"pass pixels, {hint}")
-        factor = 1.0 if floats and is_scaled_image(pixels) else scale.factor
+        if low < 0 or high > (1 if floats else LARGEST):
+            got, hint = (
+                f"image {k} of {pixels.dtype} from {low:g} to {high:g}",
+                f'or pass {{"{GIVEN}": image}}',
+            )
+            both = f"whole numbers from 0 to {LARGEST}, or floats from 0 to 1"
+            raise _refused(got, both, f"pass pixels, {hint}")
+        factor = 1.0 if floats else scale.factor
         return scale(pixels.astype(np.float64), factor=factor), scale.words(factor)
 
     def _encoded(self, rows: np.ndarray, values: np.ndarray, done: str) -> EncodedImage:
@@ -204,7 +205,7 @@ def _array(value: Any, name: str, axes: tuple[int, ...]) -> np.ndarray:
     expected = "an image (H, W) or (C, H, W) of numbers, a batch (B, C, H, W), or a list of images"
     try:
         array = plain_array("encode", name, value)
-    except NoNumbers:
+    except ValueError:
         array = np.array(None)
     if array.dtype.kind in "uif" and array.ndim in axes and array.size:
         return array

@@ -8,8 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from lrp_book.exercises.agreement import correlation
-from lrp_book.exercises.cards import Array, Function, exercise
+from lrp_exercises.agreement import correlation
+from lrp_exercises.cards import Array, Function, exercise
 
 card = partial(exercise, theme="outliers and judges")
 
