@@ -110,7 +110,8 @@ class Record:
 
     def tokens(self, *, site: str = "word") -> pd.DataFrame:
         """One row for each token of each text: `training`, `text`, `place` (from 0), `special`, `loo` and a
-        column for each method, its relevance at a site. For records that keep their maps.
+        column for each method, its relevance at a site. For records that keep their maps, also of Shapley
+        values, whose "tokens" are units.
         """
         frames = [
             frame.assign(training=name)
@@ -311,6 +312,9 @@ def _maps(part: Mapping[str, np.ndarray]) -> dict[str, list[np.ndarray]]:
 
 
 def _tokens(part: Any, site: str) -> pd.DataFrame:
+    if "units" in part:  # with Shapley values, as `python -m lrp_book.records.shapley` writes it
+        rest = {name: of for name, of in part.items() if name != "special"}
+        part = rest | {"tokens": part["units"], "word": ~part["special"], LOO: part["loo"]}
     maps, word = _maps(part), _by_text(part, "word")
     methods = [name for name in maps if "+" not in name and not name.startswith("loo ")]
     end = "" if site == "word" else "+position"
