@@ -6,29 +6,10 @@ import re
 
 import numpy as np
 import pytest
-from lrp_book.ch01_products import product_figure, share_dots
 from lrp_book.ch02_digits import digit_maps, share_line
 
 from lrp_companion.checks import InputError
 from lrp_companion.metrics import Interval
-from lrp_companion.toys.product import Product, left
-
-
-def test_figure_1_holds_the_computed_numbers() -> None:
-    figure = product_figure({"left": Product([2, 3, 4], left(3)), "flat": Product([2.0, 0.5, -1.0])})
-    texts = [text.get_text() for axes in figure.axes for text in axes.texts]
-    assert {"y = 24\nR = 24", "x1 x2 = 6\nR = 12", "x1 = 2\nR = 6", "x2 = 3\nR = 6", "x3 = 4\nR = 12"} <= set(
-        texts
-    )
-    assert "x1 = 2\nR = -0.333" in texts
-    assert "x1 x2 and x3 receive 12 each" in figure.alt and figure._repr_png_().startswith(b"\x89PNG")
-
-
-def test_share_dots_are_where_the_shares_are() -> None:
-    figure = share_dots([(0.25, 0.75), (0.5, 0.5)], labels=["a", "b"], equal=0.5, title="Shares")
-    (axes,) = figure.axes
-    assert [points.get_offsets()[:, 0].tolist() for points in axes.collections] == [[0.25, 0.5], [0.75, 0.5]]
-    assert figure.alt == "Shares. a: 0.25, 0.75. b: 0.5, 0.5."
 
 
 def test_digits_scale_each_map_and_mark_what_is_negative() -> None:
