@@ -1,6 +1,6 @@
 # The commands of the project. `make book` and `make test` need Python 3.11 to 3.14, make and a package index; nothing else.
 #   make book                                             the book, its notebooks run on the embedded default
-#   make book SOURCE=folder DATA_DIR=../data LIMIT=64     notebook parameters: SOURCE DATA_DIR MODEL LIMIT SEED DEVICE
+#   make book SOURCE=folder DATA_DIR=../data LIMIT=64     notebook parameters: SOURCE DATA_DIR MODEL LIMIT SEED DEVICE RESULTS
 #   make book LIVE=0                                      without the model in the page "Try your own sentence" (48 MB less)
 #   make book TORCH=cpu                                   this build of torch: cpu, cuda, default (the package index's)
 #   make test WORKERS=4                                   with four processes instead of two
@@ -29,7 +29,7 @@ NEWEST_PYTHON := $(if $(PYTHON),99,14)
 
 # Only what is given on make's own command line: a DEVICE or MODEL that the shell happens to export is not meant for us.
 # It goes by the environment, where no quote in it can be read by a shell.
-$(foreach name,SOURCE DATA_DIR MODEL LIMIT SEED DEVICE,$(if $(filter command,$(origin $(name))),\
+$(foreach name,SOURCE DATA_DIR MODEL LIMIT SEED DEVICE RESULTS,$(if $(filter command,$(origin $(name))),\
   $(eval export LRP_COMPANION_BOOK_$(name) := $$(value $(name)))))
 
 TORCH :=
@@ -53,7 +53,7 @@ student: $(VENV)/book.stamp
 # tests/test_executed.py compares what `make book` executed with the stored outputs. nbval itself executes what is short, on the
 # embedded default: it is never shown a data folder.
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --doctest-modules lrp_companion book/lrp_book tests
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --doctest-modules lrp_companion book/lrp_book book/lrp_exercises tests
 	env -u LRP_COMPANION_DATA OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
 	  --nbval --nbval-current-env --nbval-sanitize-with tests/sanitize.cfg notebooks/01_product_counterexample.ipynb notebooks/exercises
 

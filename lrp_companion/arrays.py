@@ -1,23 +1,15 @@
-"""Numbers in any form as arrays; anything else is refused in one line. NumPy only."""
+"""Numbers in any form as arrays. NumPy only."""
 
 from __future__ import annotations
 
-import numbers
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
 from lrp_companion.checks import InputError, shown
 
-MOST = 2**53
-"""Up to here float64 holds every whole number; beyond it, two neighbours become one."""
 TIED = 1e-6
 """Below this fraction of the largest a difference of scores is rounding of float32: it ranks nothing."""
-
-
-class NoNumbers(InputError):
-    """Something else than an array of real numbers."""
 
 
 def real_array(operation: str, name: str, values: Any) -> np.ndarray:
@@ -25,8 +17,7 @@ def real_array(operation: str, name: str, values: Any) -> np.ndarray:
 
     Raises
     ------
-    InputError : text, complex numbers, dates, rows of different lengths, or anything else but an array of
-        numbers; masked entries.
+    InputError : text, complex numbers, dates; masked entries. NumPy refuses rows of different lengths.
 
     >>> real_array("agreement", "scores", [1, 2]).tolist()
     [1.0, 2.0]
@@ -39,42 +30,31 @@ def bool_array(operation: str, name: str, values: Any) -> np.ndarray:
 
     Raises
     ------
-    InputError : other numbers, such as 0.5 or NaN, the words "True" and "False", rows of different lengths,
-        or anything else; masked entries.
+    InputError : other numbers, such as 0.5 or NaN; as `real_array`.
 
     >>> bool_array("removal", "keep", [1, 0, 1]).tolist()
     [True, False, True]
     """
-    given = plain_array(operation, name, values, expected="True or False for each")
+    given = plain_array(operation, name, values)
     if ((given == 0) | (given == 1)).all():
         return given.astype(bool)
     got, hint = f"{name} {shown(values)}", "compare first, such as scores > 0"
     raise InputError(operation, got=got, expected="True or False for each", hint=hint)
 
 
-def plain_array(operation: str, name: str, values: Any, *, expected: str = "real numbers") -> np.ndarray:
+def plain_array(operation: str, name: str, values: Any) -> np.ndarray:
     """Return numbers or booleans as an array of the type that they have; `InputError` as `real_array`.
 
     >>> plain_array("encode", "image", [[0, 255]]).dtype.kind
     'i'
     """
-    masked, given = 0, None
-    try:
-        masked = masked_entries(values)
-        given = np.empty(0) if masked else np.asarray(on_cpu(values))
-        fits = given.dtype.kind in "biuf" or (
-            given.dtype.kind == "O" and all(map(_is_real, given.ravel().tolist()))
-        )
-    except Exception:  # rows of several lengths; an object of somebody else's, which may raise anything
-        fits = False
-    if masked:
-        got, expected = f"{name} of which {masked} entries are masked", "a value for every entry"
-        hint = "fill them, such as array.filled(0), or leave them out"
-        raise InputError(operation, got=got, expected=expected, hint=hint)
-    if given is None or not fits or isinstance(values, (str, bytes, bytearray)):
-        got, hint = f"{name} {shown(values)}", "pass a list or an array of numbers"
-        raise NoNumbers(operation, got=got, expected=expected, hint=hint)
-    return given
+    given = np.asarray(on_cpu(values))
+    if given.dtype.kind == "O":  # fractions; NumPy refuses what is no number
+        given = given.astype(np.float64)
+    if given.dtype.kind in "biuf" and not np.ma.is_masked(values):
+        return given
+    got, hint = f"{name} {shown(values)}", "pass a list or an array of numbers, none of them masked"
+    raise InputError(operation, got=got, expected="real numbers", hint=hint)
 
 
 def ranking(values: np.ndarray, *, tied: float = TIED, sizes: np.ndarray | None = None) -> np.ndarray:
@@ -92,20 +72,9 @@ def ranking(values: np.ndarray, *, tied: float = TIED, sizes: np.ndarray | None 
     return np.argsort(level, kind="stable")
 
 
-def masked_entries(values: Any) -> int:
-    """How many entries are masked in an array of `numpy.ma`, or in those of a list."""
-    if isinstance(values, np.ma.MaskedArray):
-        return int(np.ma.count_masked(values))
-    return sum(map(masked_entries, values)) if isinstance(values, (list, tuple)) else 0
-
-
 def on_cpu(values: Any) -> Any:
     """A tensor where NumPy can read it, without its gradient; anything else as it is."""
-    if not all(callable(getattr(values, name, None)) for name in ("detach", "cpu", "double")):
+    if not callable(getattr(values, "detach", None)):
         return values
     tensor = values.detach().cpu()
     return tensor.double() if tensor.is_floating_point() else tensor
-
-
-def _is_real(entry: object) -> bool:
-    return isinstance(entry, (numbers.Real, Decimal, np.bool_)) and not isinstance(entry, np.timedelta64)

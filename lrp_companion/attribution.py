@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from types import MappingProxyType
@@ -14,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.arrays import bool_array, ranking, real_array
-from lrp_companion.checks import InputError, choose, shown, whole
+from lrp_companion.checks import InputError, choose, shown
 from lrp_companion.extras import extra
-from lrp_companion.words import Span, Units, readable, units_of
+from lrp_companion.words import Span, readable, units_of
 
 SITES = ("word", "word+position", "embedding")
 SITE_PARTS = {
@@ -24,11 +25,8 @@ SITE_PARTS = {
     "word+position": ("word", "position"),
     "embedding": ("word", "position", "type"),
 }
-SCALES = ("sum", "abs", "max")
 RANKS = ("size", "for", "against")
 PLAIN = frozenset((str, int, float, bool, type(None)))
-NORMALIZED = "normalized by"
-"""The choice of a record that was divided: only there may scores be NaN, where the divisor cancels."""
 CANCELLED = 1e-6
 """A sum below this fraction of sum |R| is rounding error of float32: its size and sign mean nothing."""
 
@@ -56,44 +54,25 @@ class Record:
 
         Raises
         ------
-        InputError : no tokens; scores, parts, marks or offsets that are not one per token; offsets outside
-            the text; a target that is no class; numbers that are not finite (scores: see `Attribution`).
+        InputError : scores, parts, marks or offsets that are not one per token; as `real_array`.
         """
         record: Any = self
-        kind, tokens, count = type(self).__name__, tuple(record.tokens), len(record.tokens)
-        arrays = {"scores": real_array(kind, "scores", record.scores)}
-        arrays["special"] = bool_array(kind, "special", record.special)
-        logit = real_array(kind, "logit", record.logit)
-        parts = {
-            name: frozen(real_array(kind, f"part {name!r}", part)) for name, part in record.parts.items()
-        }
+        kind, tokens = type(self).__name__, tuple(record.tokens)
+        arrays = {name: real_array(kind, name, part) for name, part in record.parts.items()}
+        arrays |= {"scores": real_array(kind, "scores", record.scores)}
+        arrays |= {"special": bool_array(kind, "special", record.special)}
         offsets = tuple((int(start), int(end)) for start, end in record.offsets)
-        fine = {
-            "tokens": count > 0 and not isinstance(record.tokens, str),
-            "scores": arrays["scores"].shape[-1:] == (count,),
-            "parts": all(part.shape == arrays["scores"].shape for part in parts.values()),
-            "special": arrays["special"].shape == (count,),
-            "offsets": all(0 <= start <= end <= len(record.text) for start, end in offsets)
-            and len(offsets) in (0, count),
-            "logit": logit.size == 1 and bool(np.isfinite(logit).all()),
-        }
-        for name, holds in fine.items():
-            if not holds:
-                got, expected = (
-                    f"{name} {shown(getattr(record, name))}",
-                    f"what fits {count} tokens and the text",
-                )
-                hint = f"records come from attribute and layer_lattice; see help({kind})"
-                raise InputError(kind, got=got, expected=expected, hint=hint)
-        values: dict[str, Any] = {name: frozen(array) for name, array in arrays.items()}
+        counts = {name: array.shape[-1:] for name, array in arrays.items()}
+        counts |= {"offsets": (len(offsets),)} if offsets else {}
+        odd = [name for name, count in counts.items() if count != (len(tokens),)]
+        if odd:
+            got, expected = f"{odd[0]} of other tokens than {shown(tokens)}", "one of each for every token"
+            raise InputError(kind, got=got, expected=expected, hint=f"see help({kind})")
+        values: dict[str, Any] = {name: frozen(arrays.pop(name)) for name in ("scores", "special")}
         values |= {name: MappingProxyType(as_tuples(getattr(record, name))) for name in mappings}
-        values |= {
-            "tokens": tokens,
-            "parts": MappingProxyType(parts),
-            "offsets": offsets,
-            "logit": logit.item(),
-        }
-        values["target"] = whole(kind, "target", record.target, least=0, hint="classes count from 0")
+        parts = MappingProxyType({name: frozen(part) for name, part in arrays.items()})
+        values |= {"tokens": tokens, "parts": parts, "offsets": offsets}
+        values |= {"target": operator.index(record.target), "logit": float(record.logit)}
         vars(self).update(values)
 
     def _state(self) -> dict[str, Any]:
@@ -125,14 +104,6 @@ def as_tuples(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         return as_tuples(value.tolist())
     return tuple(map(as_tuples, value)) if isinstance(value, (list, tuple, set, frozenset)) else value
-
-
-def check_finite(kind: str, arrays: Iterable[np.ndarray]) -> None:
-    """Refuse a record with NaN or infinity in it."""
-    if all(np.isfinite(array).all() for array in arrays):
-        return
-    hint = "leave the text out, or find where the values come from"
-    raise InputError(kind, got="scores with NaN or infinity", expected="finite scores", hint=hint)
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -189,12 +160,6 @@ class Attribution(Record):
 
     def __post_init__(self) -> None:
         self._typed("choices", "details")
-        if self.scores.ndim != 1:
-            got, hint = f"scores of shape {self.scores.shape}", "pass one value per token"
-            raise InputError("Attribution", got=got, expected=f"({len(self.tokens)},)", hint=hint)
-        undefined = [self.scores, *self.parts.values()]
-        if NORMALIZED not in self.choices or any(np.isinf(scores).any() for scores in undefined):
-            check_finite("Attribution", undefined)
 
     @classmethod
     def made(cls, **values: Any) -> Attribution:
@@ -227,7 +192,7 @@ class Attribution(Record):
         ------
         InputError : a record without offsets, such as one of an image.
         """
-        return self._summed("word")
+        return self.spans("word")
 
     def spans(self, spans: Sequence[Any] | str) -> Attribution:
         """Sums over spans (phrases or pairs of character positions), in reading order, or over "sentence".
@@ -237,118 +202,51 @@ class Attribution(Record):
         InputError : a phrase that does not occur exactly once; spans that overlap or have no token; no
             offsets.
         """
-        return self._summed(spans)
-
-    def _summed(self, unit: Any) -> Attribution:
-        units = self._units(unit)
-        parts = {name: units.sums(values) for name, values in self.parts.items()}
-        named = unit if isinstance(unit, str) else "span"
+        of_text: dict[str, Any] = {"tokens": self.tokens, "text": self.text, "offsets": self.offsets}
+        units = units_of("Attribution", spans, special=self.special, **of_text)
+        named = spans if isinstance(spans, str) else "span"
         return replace(
             self,
             tokens=units.names,
             scores=units.sums(self.scores),
             special=units.special,
             offsets=units.offsets,
-            parts=parts,
+            parts={name: units.sums(values) for name, values in self.parts.items()},
             choices={**self.choices, "summed over": named},
-        )
-
-    def _units(self, unit: Any) -> Units:
-        return units_of(
-            "Attribution",
-            unit,
-            tokens=self.tokens,
-            text=self.text,
-            offsets=self.offsets,
-            special=self.special,
         )
 
     def top(self, k: int = 5, *, by: str = "size") -> list[tuple[str, float]]:
         """The k tokens with the largest |score| (`by="size"`), or the most for or against the class.
 
         Special tokens are left out. So are scores of the other sign for "for" and "against".
-
-        Raises
-        ------
-        InputError : k below 1; another `by`.
         """
-        count = whole("Attribution.top", "k", k, hint="try k=5")
         choose("Attribution.top", "by", by, RANKS)
         keys = {"size": np.abs(self.scores), "for": self.scores, "against": -self.scores}[by]
         places = [i for i in ranking(keys) if not self.special[i]]
         asked = [i for i in places if by == "size" or keys[i] > 0]
         pieces = self.pieces
-        return [(pieces[i], float(self.scores[i])) for i in asked[:count]]
-
-    def normalized(self, by: str) -> Attribution:
-        """The record divided by the `"sum"` of its scores, the sum of their sizes (`"abs"`), or the largest.
-
-        Special tokens count. If the sum cancels (at most 1e-6 of the sizes), or all scores are 0, the new
-        scores are NaN.
-
-        Raises
-        ------
-        InputError : another `by`.
-        """
-        choose("Attribution.normalized", "by", by, SCALES)
-        sizes = np.abs(self.scores)
-        scale = {"sum": self.scores.sum(), "abs": sizes.sum(), "max": sizes.max(initial=0.0)}[by]
-        scale = scale if abs(scale) > CANCELLED * sizes.sum() else math.nan
-        parts = {name: values / scale for name, values in self.parts.items()}
-        choices = {**self.choices, NORMALIZED: by}
-        return replace(self, scores=self.scores / scale, parts=parts, choices=choices)
+        return [(pieces[i], float(self.scores[i])) for i in asked[:k]]
 
     def to_dict(self) -> dict[str, Any]:
-        """The record as plain lists, numbers and strings; a score that is NaN becomes None."""
-        return {name: as_lists(value) for name, value in self._state().items()}
+        """The record as plain lists, numbers and strings."""
+        return {name: _as_lists(value) for name, value in self._state().items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Attribution:
-        """Return the record from which `to_dict` made these values.
-
-        Raises
-        ------
-        InputError : values that do not make a record.
-        """
-        try:
-            parts = {name: _known(scores) for name, scores in values.get("parts", {}).items()}
-            return cls(**{**values, "scores": _known(values["scores"]), "parts": parts})
-        except (TypeError, KeyError, AttributeError) as error:
-            got, hint = f"values that make no record ({error!r})", "pass what to_dict or to_json gave"
-            raise InputError("Attribution.from_dict", got=got, expected="a record", hint=hint) from None
+        """Return the record from which `to_dict` made these values."""
+        return cls(**values)
 
     def to_json(self) -> str:
-        """The record as one line of JSON; a score that is NaN becomes null.
-
-        Raises
-        ------
-        InputError : a choice or detail that is NaN or infinite, which JSON does not have.
-        """
-        return as_json("Attribution.to_json", self.to_dict())
+        """The record as one line of JSON, which has neither NaN nor infinity (`ValueError`)."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Attribution:
-        """Return the record from which `to_json` made this text.
-
-        Raises
-        ------
-        InputError : a text that is not JSON.
-        """
-        return cls.from_dict(of_json("Attribution.from_json", text))
-
-    def to_frame(self) -> Any:
-        """A pandas frame: token, score, special, and the parts, one row per token; the rest in `attrs`."""
-        import pandas
-
-        values = self.to_dict()
-        columns = {"token": values.pop("tokens"), "score": self.scores, "special": self.special}
-        parts = {f"part: {name}": scores for name, scores in self.parts.items()}
-        frame = pandas.DataFrame({**columns, **parts})
-        frame.attrs = {name: values[name] for name in values if name not in ("scores", "special", "parts")}
-        return frame
+        """Return the record from which `to_json` made this text."""
+        return cls.from_dict(json.loads(text))
 
     def save(self, path: str | os.PathLike, *, title: str | None = None) -> None:
-        """Save a heat map as `.html`, `.svg`, `.png`, `.pdf` or `.tex`, or the record as `.json`.
+        """Save a heat map as `.html`, `.svg`, `.png` or `.pdf`, or the record as `.json`.
 
         Several records go into one figure by `token_heatmap(records, titles=...).save(path)`.
 
@@ -356,10 +254,13 @@ class Attribution(Record):
         ------
         InputError : another ending, or a folder that does not exist.
         """
-        from lrp_companion.show import export  # the one import upward; pyproject.toml names it
+        from lrp_companion.show import export, tokens  # the one import upward; pyproject.toml names it
 
+        if export.ending("Attribution.save", path) == ".json":
+            export.write("Attribution.save", path, (self.to_json() + "\n").encode())
+            return
         with extra("Attribution.save"):
-            export.save_record(self, path, title=title)
+            tokens.token_heatmap(self, titles=None if title is None else [title]).save(path)
 
 
 def differences(one: Attribution, other: Attribution) -> list[str]:
@@ -386,38 +287,10 @@ def differences(one: Attribution, other: Attribution) -> list[str]:
     return out
 
 
-def as_json(operation: str, values: Any, *, indent: int | None = None) -> str:
-    """Return what `to_dict` gave as JSON.
-
-    Raises
-    ------
-    InputError : a choice or detail that is NaN or infinite.
-    """
-    try:
-        return json.dumps(values, ensure_ascii=False, allow_nan=False, indent=indent)
-    except ValueError:
-        got, hint = "a choice or detail that is NaN or infinite", "leave it out, or write it as text"
-        raise InputError(operation, got=got, expected="numbers that JSON holds", hint=hint) from None
-
-
-def of_json(operation: str, text: str) -> Any:
-    """Return what `as_json` made this text from; raise `InputError` for text that is not JSON."""
-    try:
-        return json.loads(text)
-    except (TypeError, ValueError, RecursionError) as error:
-        got, hint = f"text that is not JSON ({error})", "pass what to_json gave"
-        raise InputError(operation, got=got, expected="JSON", hint=hint) from None
-
-
-def as_lists(value: Any) -> Any:
-    """Plain lists, numbers and strings; NaN in an array is None."""
+def _as_lists(value: Any) -> Any:
+    """Plain lists, numbers and strings."""
     if isinstance(value, Mapping):
-        return {key: as_lists(inner) for key, inner in value.items()}
+        return {key: _as_lists(inner) for key, inner in value.items()}
     if isinstance(value, np.ndarray):
-        return [None if isinstance(one, float) and math.isnan(one) else one for one in value.tolist()]
-    return [as_lists(inner) for inner in value] if isinstance(value, tuple) else value
-
-
-def _known(scores: Any) -> Any:
-    """Scores as a record keeps them: None is NaN."""
-    return [math.nan if x is None else x for x in scores] if isinstance(scores, (list, tuple)) else scores
+        return value.tolist()
+    return [_as_lists(inner) for inner in value] if isinstance(value, tuple) else value

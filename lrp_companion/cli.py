@@ -48,10 +48,7 @@ def _explain(args: argparse.Namespace) -> None:
     from lrp_companion.show.tokens import completion_table, said, terminal_table
 
     check_output()
-    text = standard_input("explain") if args.text == "-" else args.text
-    if not text.strip():
-        expected, hint = "a text with at least one word", "put the text in quotes"
-        raise InputError("explain", got="an empty text", expected=expected, hint=hint)
+    text = standard_input() if args.text == "-" else args.text
     asked = {name: getattr(args, name) for name in OPTIONS}
     options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     for name, other in (("completion", "write"), ("position", "word")):
@@ -62,9 +59,6 @@ def _explain(args: argparse.Namespace) -> None:
         args.out = str(as_path("explain", "--out", args.out))
         ending("explain", args.out)
     clf = loaded(args.model, device=args.device, dtype=args.dtype)
-    if clf.reads_images and args.pair is not None:
-        got, hint = "--pair with a model that reads images", "leave --pair out"
-        raise InputError("explain", got=got, expected="one image file", hint=hint)
     answers = "completion" in options
     if not answers:
         options |= {name: _class(clf, options[name]) for name in ("target", "contrast") if name in options}
@@ -99,25 +93,13 @@ def _class(clf: Any, text: str) -> int | str:
     """A class as the command names it: a label or a language model's token, or else the number of a class."""
     from lrp_companion.sources.dataset import whole_number
 
-    if text in clf.labels:
-        return text
-    if not clf.encoder.wiring.of_vocabulary and (number := whole_number(text)) is not None:
-        spelled = [k for k, label in enumerate(clf.labels) if whole_number(label) == number]
-        if len(spelled) > 1:
-            several = ", ".join(f"{k} ({clf.labels[k]!r})" for k in spelled[:10])
-            got, expected = f"class {text!r}, which may be class {several}", "one class"
-            raise InputError(
-                "explain", got=got, expected=expected, hint="write the label as the model has it"
-            )
-        if spelled:
-            return spelled[0]
-    if not re.fullmatch(r"-?(0|[1-9][0-9]{0,17})", text):
+    if text in clf.labels or not re.fullmatch(r"-?(0|[1-9][0-9]{0,17})", text):
         return text
     if clf.encoder.wiring.of_vocabulary:
         with suppress(InputError):
-            token = clf.class_of(text)
-            if token != clf.tokenizer.unk_token_id:
-                return token
+            return clf.class_of(text)
+    elif any(whole_number(label) is not None for label in clf.labels):  # a number is a label, then
+        return text
     return int(text)
 
 
@@ -144,7 +126,7 @@ def _check(args: argparse.Namespace) -> int:
         ending("check", args.out, (".html",))
     texts = args.texts
     if texts == ["-"]:
-        texts = [line for line in standard_input("check").split("\n") if line.strip()]
+        texts = [line for line in standard_input().split("\n") if line.strip()]
     clf = loaded(args.model, device=args.device, dtype=args.dtype)
     given = _as_read(clf, texts, operation="check")
     position = either(args, "check", "position", "word")
@@ -161,7 +143,7 @@ def _sources(args: argparse.Namespace) -> None:
     check_output()
     if args.fetch_base:
         base_model.fetch()
-    rows = reachable(data_dir=args.data_dir, check_hub=args.hub)
+    rows = reachable(data_dir=args.data_dir)
     if args.json:
         say(json.dumps(rows))
         return

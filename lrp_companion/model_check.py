@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError, ModelError
+from lrp_companion.checks import ModelError
 from lrp_companion.families.tasks import TOKEN_CLASSES
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.comparison import our_logits, own_logits, tolerance
@@ -25,6 +25,8 @@ from lrp_companion.methods.levels import LayerRelevance
 from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.metrics import agreement, bootstrap_mean
 from lrp_companion.schema import ModelCard
+from lrp_companion.show.export import page
+from lrp_companion.show.tables import table
 
 
 @dataclass(frozen=True)
@@ -109,37 +111,25 @@ class ModelCheck:
         )
 
     def _repr_html_(self) -> str:
-        rows = [(f.name, _short(f.value), f.verdict, f.says) for f in self.figures]
-        parts = [f"<p><strong>{html.escape(self.verdict)}</strong></p>"]
-        parts.append(_table(("figure", "value", "verdict", "what it is"), rows))
+        rows = [
+            {"figure": f.name, "value": _short(f.value), "verdict": f.verdict, "what it is": f.says}
+            for f in self.figures
+        ]
+        tables = [table(rows, caption=self.verdict)]
         for name, levels in self.layers.items():
-            parts.append(f"<p>{html.escape(name)}: relevance at every level and what was lost before it</p>")
-            heads = list(levels[0])
-            body = [[row[h] if h == "level" else f"{row[h]:+.3f}" for h in heads] for row in levels]
-            parts.append(_table(heads, body))
-        return "".join(parts)
+            caption = f"{name}: relevance at every level and what was lost before it"
+            tables.append(table([dict(level) for level in levels], caption=caption, digits=3))
+        return "".join(one._repr_html_() for one in tables)
 
     def to_html(self) -> str:
         """The results as a page."""
-        title = html.escape(f"Check of {self.card.name}")
+        title = f"Check of {self.card.name}"
         style = "body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
-        style += (
-            "table{border-collapse:collapse}td,th{border:1px solid #999;padding:.2em .6em;text-align:left}"
-        )
-        head = f'<meta charset="utf-8"><title>{title}</title><style>{style}</style>'
-        body = f"<h1>{title}</h1>{self._repr_html_()}"
-        return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>'
+        return page(title, f"<h1>{html.escape(title)}</h1>{self._repr_html_()}", style=style)
 
 
 def _short(value: float) -> str:
     return "undefined" if math.isnan(value) else f"{value:.2g}" if abs(value) < 0.01 else f"{value:.3f}"
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    def line(cells: Sequence[object], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
-
-    return "<table>" + line(heads, "th") + "".join(line(row, "td") for row in rows) + "</table>"
 
 
 METHODS = ("attnlrp", "cp-lrp", "mask-gradient")
@@ -176,7 +166,7 @@ def check(
     Raises
     ------
     ModelError : a model that `load_classifier` did not make.
-    InputError : texts that `attribute` refuses, or a text without a removable token.
+    InputError : texts that `attribute` refuses.
 
     >>> from lrp_companion import load_classifier
     >>> done = check(load_classifier("companion"), ["a fine film", "a dull , slow film"])
@@ -190,10 +180,6 @@ def check(
         first = model.encode(texts, truncate=truncate, position=0)
         position = [int(np.flatnonzero(~text.special)[0]) for text in first]
     encoded = model.encode(texts, truncate=truncate, position=position)
-    short = next((k for k, text in enumerate(encoded) if len(text) < 2), None)
-    if short is not None:
-        got, expected = f"text {short} of one token", "texts of two tokens or more"
-        raise InputError("check", got=got, expected=expected, hint="without it nothing is left to be read")
     given = [text.source for text in encoded]
     read = [text.read if tags else None for text in encoded]
     figures = [_logits(model, encoded)]

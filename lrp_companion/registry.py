@@ -19,11 +19,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
-from lrp_companion.checks import InputError, is_name, shown
+from lrp_companion.checks import InputError
 
 Passes = float | Callable[[Mapping[str, Any], int], float]
 Function = TypeVar("Function", bound=Callable[..., Any])
-OUTPUTS = ("every", "logit", "none")
 SHARED = ("batch_tokens", "progress")
 """Options of every method of a `Request` that no record depends on."""
 TAKEN = {"output": "logit", "unit": "token"}
@@ -140,8 +139,8 @@ def method(
     name: str,
     *,
     label: str | None = None,
-    passes: Passes | None = None,
-    outputs: str | None = None,
+    passes: Passes = float("nan"),
+    outputs: str = "every",
     dial: str | None = None,
     style: Style | None = None,
     takes: tuple[str, ...] | None = None,
@@ -150,31 +149,18 @@ def method(
     """Register the decorated function as a method on text, for `attribute`, runs, tables and figures.
 
     The function takes a `Classifier`, encoded texts and one target (or None) for each, its options as
-    keyword-only parameters, and returns one `Attribution` per text. `Method` has the other arguments;
-    `passes` must be given. (A method of the package has a row in `PACKAGE`, and its function, with `takes`,
-    is one of a `Request`.)
+    keyword-only parameters, and returns one `Attribution` per text. `Method` has the other arguments. (A
+    method of the package has a row in `PACKAGE`, and its function, with `takes`, is one of a `Request`.)
 
     Raises
     ------
-    InputError : a name that is taken or is not a plain word; no `passes`; an unknown choice of `outputs`.
+    InputError : a name that is taken.
     """
-
-    def refuse(got: str, expected: str, hint: str) -> InputError:
-        return InputError("method", got=got, expected=expected, hint=hint)
-
-    if not is_name(name):
-        expected = "letters and digits, joined by -, _ or ."
-        raise refuse(f"the name {shown(name)}", expected, "such as my-method")
     known = METHODS.get(name)
-    if known is not None and (known.function is not None or passes is not None):
+    if known is not None and known.function is not None:
         hint = "choose another name, or forget one of yours with lrp_companion.registry.forget"
-        raise refuse(f"{name!r} twice", "a different name for each method", hint)
-    if known is None and passes is None:
-        hint = "pass a number, or a function of options and tokens"
-        raise refuse(f"{name!r} without passes", "what one text costs", hint)
-    if outputs not in (None, *OUTPUTS):
-        raise refuse(f"outputs {outputs!r}", f"one of {', '.join(OUTPUTS)}", "see Method")
-    row = known or Method(name, label or name, passes or 0.0, outputs or OUTPUTS[0], dial, style)
+        raise InputError("method", got=f"{name!r} twice", expected="a name for each method", hint=hint)
+    row = known or Method(name, label or name, passes, outputs, dial, style)
 
     def register(function: Function) -> Function:
         METHODS[name] = replace(row, function=function, takes=takes, fixed=fixed or {})
@@ -184,15 +170,7 @@ def method(
 
 
 def forget(name: str) -> None:
-    """Remove a method of your own from the registry.
-
-    Raises
-    ------
-    InputError : a method of the package.
-    """
-    if name in {row.name for row in PACKAGE}:
-        hint = "register yours under another name"
-        raise InputError("forget", got=f"{name!r}, a method of the package", expected="yours", hint=hint)
+    """Remove a method of your own from the registry."""
     METHODS.pop(name, None)
 
 
@@ -215,15 +193,6 @@ def passes_of(name: str, options: Mapping[str, Any], tokens: int) -> float:
 
     >>> passes_of("ig", {"n_steps": 50}, 20), passes_of("mask-gradient", {"groups": "all"}, 20)
     (150.0, 60.0)
-
-    Raises
-    ------
-    InputError : a method that is not registered.
     """
-    if name not in METHODS:
-        hint = "register it with lrp_companion.method"
-        raise InputError(
-            "passes_of", got=f"method {name!r}", expected=f"one of {', '.join(METHODS)}", hint=hint
-        )
-    passes = METHODS[name].passes
+    passes = method_named(name).passes
     return float(passes(options, tokens)) if callable(passes) else float(passes)

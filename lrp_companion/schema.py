@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, SupportsIndex, overload
+from typing import Any
 
 import numpy as np
 
-from lrp_companion.arrays import real_array
-from lrp_companion.attribution import SITES, Record, check_finite, scores_at
-from lrp_companion.checks import InputError, choose, is_whole, shown
+from lrp_companion.attribution import SITES, Record, scores_at
+from lrp_companion.checks import InputError, choose, shown
 from lrp_companion.masks import mask_number
 from lrp_companion.words import Span, readable
 
@@ -50,23 +50,11 @@ class Texts(tuple[str, ...]):
 
     __slots__ = ()
 
-    @overload
-    def __getitem__(self, at: SupportsIndex, /) -> str: ...
-    @overload
-    def __getitem__(self, at: slice, /) -> Texts: ...
-    def __getitem__(self, at: SupportsIndex | slice, /) -> str | Texts:
+    def __getitem__(self, at: Any, /) -> Any:
         return Texts(super().__getitem__(at)) if isinstance(at, slice) else super().__getitem__(at)
 
     def __add__(self, other: Any, /) -> Texts:
-        return Texts((*self, *other)) if isinstance(other, tuple) else NotImplemented
-
-    def __radd__(self, other: Any, /) -> Texts:
-        return Texts((*other, *self)) if isinstance(other, tuple) else NotImplemented
-
-    def __mul__(self, times: SupportsIndex, /) -> Texts:
-        return Texts(super().__mul__(times))
-
-    __rmul__ = __mul__
+        return Texts((*self, *other))
 
 
 def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset[int]:
@@ -77,16 +65,12 @@ def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset
     >>> sorted(check_layers("lrp", [3, 1], 12))
     [1, 3]
     """
-    expected, chosen = f"integers from 1 to {count}", set[int]()
-    given = layers.tolist() if hasattr(layers, "tolist") else layers
-    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        hint = "pass a list such as [1, 2]"
-        raise InputError(operation, got=f"layers {shown(layers)}", expected=expected, hint=hint)
-    for layer in given:  # one by one: a range may be endless
-        if not is_whole(layer) or not 1 <= layer <= count:
-            expected, hint = f"{expected} (layers count from 1)", "name only layers the model has"
+    chosen = set[int]()
+    for layer in layers:  # one by one: a range may be endless
+        if not 1 <= (number := operator.index(layer)) <= count:
+            expected, hint = f"integers from 1 to {count} (layers count from 1)", "name only layers it has"
             raise InputError(operation, got=f"layer {shown(layer)}", expected=expected, hint=hint)
-        chosen.add(int(layer))
+        chosen.add(number)
     return frozenset(chosen)
 
 
@@ -120,12 +104,6 @@ class Lattice(Record):
 
     def __post_init__(self) -> None:
         self._typed()
-        choose("Lattice", "site", self.site, SITES)
-        check_finite("Lattice", [self.scores, *self.parts.values()])
-        rows = self.scores.shape[0] if self.scores.ndim == 2 else 0
-        if rows < 1 or rows & (rows - 1):
-            got, expected = f"scores of shape {self.scores.shape}", f"(2**L, {len(self.tokens)})"
-            raise InputError("Lattice", got=got, expected=expected, hint="pass one row per mask")
 
     @property
     def pieces(self) -> tuple[str, ...]:
@@ -139,12 +117,8 @@ class Lattice(Record):
 
     def at(self, site: str) -> Lattice:
         """The same lattice read at another site; needs the parts, which `layer_lattice` keeps."""
-        choose("Lattice.at", "site", site, SITES)
         if site == self.site:
             return self
-        if not self.parts:
-            got, hint = "a lattice without parts", "make it with layer_lattice"
-            raise InputError("Lattice.at", got=got, expected="parts by name", hint=hint)
         return replace(self, scores=scores_at(self.parts, site), site=site)
 
     def scores_for(self, bypass: Iterable[int]) -> np.ndarray:
@@ -157,12 +131,11 @@ class Lattice(Record):
         Exact, because relevance is multilinear in the amounts, as the primer derives:
         R(m) = sum_k prod_l (m_l if bit l-1 of k else 1 - m_l) R(k).
         """
-        point = real_array("Lattice.mix", "amounts", amounts)
-        if point.shape != (self.layers,) or not np.all((point >= 0) & (point <= 1)):
-            expected, hint = f"{self.layers} numbers from 0 to 1", "give one amount per layer"
-            raise InputError("Lattice.mix", got=f"amounts {shown(amounts)}", expected=expected, hint=hint)
+        if len(amounts) != self.layers:
+            got, expected = f"{len(amounts)} amounts", f"{self.layers}, from 0 to 1"
+            raise InputError("Lattice.mix", got=got, expected=expected, hint="give one amount per layer")
         rows = self.scores
-        for amount in point:  # bit 0 belongs to layer 1: neighbours first
+        for amount in amounts:  # bit 0 belongs to layer 1: neighbours first
             rows = (1 - amount) * rows[0::2] + amount * rows[1::2]
         return rows[0]
 

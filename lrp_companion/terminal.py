@@ -7,7 +7,6 @@ LRP_COMPANION_TRACEBACK is set.
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 import signal
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from lrp_companion.checks import CompanionError, InputError
+from lrp_companion.checks import CompanionError
 from lrp_companion.extras import extra
 
 DONE, READER_GONE, BAD_INPUT, FAULT, STOPPED = 0, 1, 2, 3, 130
@@ -30,8 +29,6 @@ EXIT_CODES = (
     "check found a broken figure"
 )
 TRACEBACK = "LRP_COMPANION_TRACEBACK"
-MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-"""How text in UTF-8 or UTF-16 may begin."""
 _PLAIN = str.maketrans("█▌▐│◀▶…Δ−", "###|<>~D-")
 
 
@@ -39,47 +36,11 @@ class Fault(CompanionError):
     """An error that ends the work although the input was good: exit code 3."""
 
 
-class OutputError(Fault, OSError):
-    """Standard output cannot be written."""
-
-
-def decoded_text(raw: bytes, encoding: str = "utf-8") -> str:
-    """Text in UTF-8 or UTF-16 by the mark at its start, which is left out; without one in this encoding.
-
-    Raises
-    ------
-    UnicodeError : anything else.
-
-    >>> decoded_text(b"\\xef\\xbb\\xbfFine"), decoded_text("Fine".encode("utf-16"))
-    ('Fine', 'Fine')
+def standard_input() -> str:
+    """Return the text from standard input without what shells add: a mark at the start, a line end at the
+    end.
     """
-    if raw.startswith(MARKS):
-        encoding = "utf-8-sig" if raw.startswith(codecs.BOM_UTF8) else "utf-16"
-    return raw.decode(encoding)
-
-
-def standard_input(operation: str) -> str:
-    r"""Return the text from standard input, whose lines end with \n or \r\n, which is read as \n.
-
-    What shells add is left out: a mark at the start, and one line end at the end.
-
-    Raises
-    ------
-    InputError : no text, or none that can be decoded.
-    """
-    got, expected, hint = "standard input that is not text", "text in UTF-8", "convert the text to UTF-8"
-    try:
-        binary = getattr(sys.stdin, "buffer", None)
-        text = sys.stdin.read() if binary is None else decoded_text(binary.read(), sys.stdin.encoding)
-        if "\0" not in text:
-            return text.replace("\r\n", "\n").removesuffix("\n")
-        got = "standard input with a NUL in it, as UTF-16 without a mark has"
-    except UnicodeError:
-        got = f"standard input that is not {sys.stdin.encoding}"
-    except (AttributeError, OSError, ValueError):
-        got, expected = "standard input that cannot be read", "a text"
-        hint = "pipe a text in, or write it in quotes"
-    raise InputError(operation, got=got, expected=expected, hint=hint)
+    return sys.stdin.read().removeprefix("\ufeff").removesuffix("\n")
 
 
 def visible(text: str) -> str:
@@ -123,27 +84,15 @@ def harmless_json(text: str) -> str:
 
 
 def say(text: str, *, end: str = "\n") -> None:
-    """Print to standard output, in the characters that it can hold.
-
-    Raises
-    ------
-    OutputError : it is closed or full.
-    """
+    """Print to standard output, in the characters that it can hold."""
+    out = sys.stdout
+    encoding = getattr(out, "encoding", None) or "utf-8"
     try:
-        out = sys.stdout
-        encoding = getattr(out, "encoding", None) or "utf-8"
-        try:
-            text.encode(encoding)
-        except UnicodeEncodeError:
-            text = text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
-        out.write(text + end)
-        out.flush()
-    except BrokenPipeError:
-        raise
-    except (OSError, ValueError, AttributeError) as error:
-        reason = getattr(error, "strerror", None) or "it is closed"
-        got, hint = f"standard output that cannot be written ({reason})", "send the output elsewhere"
-        raise OutputError("lrp-companion", got=got, expected="room for the output", hint=hint) from None
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
+    out.write(text + end)
+    out.flush()
 
 
 def check_output() -> None:
@@ -174,7 +123,7 @@ def ended(work: Callable[[], Any]) -> int:
     except Fault as error:
         complain(str(error))
         code = FAULT
-    except CompanionError as error:
+    except (CompanionError, FileNotFoundError) as error:
         complain(str(error))
         code = BAD_INPUT
     except BrokenPipeError:  # the reader of a pipe went away: nothing to say
@@ -182,11 +131,13 @@ def ended(work: Callable[[], Any]) -> int:
     except KeyboardInterrupt:
         complain("interrupted")
         code = STOPPED
-    except Exception as error:
+    except SystemExit:
+        raise
+    except BaseException as error:  # a tokenizer in Rust panics with what is no Exception
         if os.environ.get(TRACEBACK):
             raise
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        complain(f"lrp-companion: stopped by an error in the program ({what}); {TRACEBACK}=1 shows where")
+        complain(f"lrp-companion: stopped by {what}; {TRACEBACK}=1 shows where")
         code = FAULT
     if code in (READER_GONE, FAULT):
         _drop_what_is_left()

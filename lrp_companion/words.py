@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import itertools
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -10,29 +10,23 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import regex
 
-from lrp_companion.checks import InputError, is_whole
+from lrp_companion.checks import InputError, choose
 
 Span = tuple[int, int]
 """Positions of the first character and of the one after the last."""
 UNITS = ("token", "word", "sentence")
-JOINERS = "'’-"  # between letters these belong to the word
-_WHOLE = re.compile(  # what stays in one word, signs and all
-    r"""
-    (?<!\w)(?:[a-z]{2,9}://|www\.)[^\s<>"“”«»]*[^\s<>"“”«».,;:!?'’)\]}…]  # an address in the web
-    | (?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+                       # an e-mail address
-    | (?<!\w)[@\#](?=\w)                                               # @ann, #rain
-    | (?<![\w.])(?:[^\W\d_]{1,2}\.)+[^\W\d_]\.                         # e.g., U.S., Ph.D.
-    | (?<![\w.])(?:[^\W\d_]\.)+[^\W\d_](?!\w)                         # U.S
-    | (?<=[^\W\d_])\+\+ | (?<=\b[A-Z])\#(?!\w)                          # C++, C#
-    | (?<=\d)[.,:/٫٬](?=\d)                                           # 3.5, 10,000, 12:30, 9/10
-    | (?<=\d)[%‰°$€£¥₹] | [$€£¥₹](?=[\d.])                             # 50%, $5
-    | (?<![^\s(])[-+−]?\.(?=\d) | (?<![^\s(])[-+−](?=[\d$€£¥₹])        # .5, -5
-    """,
-    re.VERBOSE | re.IGNORECASE,
+_MARK = regex.compile(r"[\p{M}\p{Cf}--\u200b]", regex.V1)
+"""An accent, a joiner or the like, which belongs to the character before it; a space of no width is none."""
+_WORD = regex.compile(  # letters and digits; what joins them: an apostrophe, a hyphen, a number's sign
+    r"""MARK* [\p{L}\p{N}_] (?: [\p{L}\p{N}_] | MARK
+        | (?: ['’-] | (?<=\d)[.,:/٫٬](?=\d)) (?=[\p{L}\p{N}_]) )*
+    | [^\s\p{L}\p{N}_]+""".replace("MARK", _MARK.pattern),
+    regex.V1 | regex.VERBOSE,
 )
-_SENTENCE = re.compile(r"[^\n]*?(?:[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？]+|(?=\n)|$)")
-_NAME = re.compile(r"[\[<](?!0x[0-9A-F]{2}>).+[\]>]")  # <0xE4> is no name, but a byte
+_SENTENCE = regex.compile(r"[^\n]*?(?:[.!?…]+[\"'”’»)\]]*(?=\s|$)|[。！？]+|(?=\n)|$)")
+_NAME = regex.compile(r"[\[<](?!0x[0-9A-F]{2}>).+[\]>]")  # <0xE4> is no name, but a byte
 SPACES = "▁Ġ "
 """How vocabularies write a space; its token may have the place of the letter that follows."""
 FURTHER, SPACE = "…", "␣"
@@ -81,44 +75,15 @@ class Units:
 def word_spans(text: str) -> list[Span]:
     """Positions of the words of a text: runs of letters, digits and marks, and runs of other characters.
 
-    An apostrophe or hyphen between letters belongs to the word, and a mark or a sign without a form of its
-    own, such as a joiner or a soft hyphen, to the character before it. Numbers such as 3.5, 12:30, 50% and
-    -$5, names such as @ann and #rain, abbreviations such as e.g. and U.S., C++, and addresses are one word
-    each. In a script without spaces the runs count as words.
+    An apostrophe or hyphen between letters belongs to the word, as do the signs within 3.5, 10,000 and 12:30,
+    and a mark or a sign without a form of its own, such as a joiner or a soft hyphen, to the character before
+    it. In a script without spaces the runs count as words.
 
     >>> text = "It's a well-made film, 3.5 stars of 5."
     >>> [text[start:end] for start, end in word_spans(text)]
     ["It's", 'a', 'well-made', 'film', ',', '3.5', 'stars', 'of', '5', '.']
     """
-    kinds = [_kind(c) for c in text]
-    for whole in _WHOLE.finditer(text):
-        kinds[whole.start() : whole.end()] = ["letter"] * len(whole[0])
-    for k, kind in enumerate(kinds):
-        if kind == "mark" and k and kinds[k - 1] != "space":
-            kinds[k] = kinds[k - 1]
-    for k in reversed(range(len(text))):  # at the start of a word it goes with what follows
-        if kinds[k] == "mark":
-            kinds[k] = kinds[k + 1] if k + 1 < len(text) and kinds[k + 1] != "space" else "sign"
-    for k in range(1, len(text) - 1):
-        if text[k] in JOINERS and kinds[k - 1] == kinds[k + 1] == "letter":
-            kinds[k] = "letter"
-    edges = [k for k in range(len(text) + 1) if k in (0, len(text)) or kinds[k] != kinds[k - 1]]
-    pairs = zip(edges, edges[1:], strict=False)
-    return [(start, end) for start, end in pairs if kinds[start] != "space"]
-
-
-def _kind(character: str) -> str:
-    if character.isspace():
-        return "space"
-    if _belongs_to_another(character):
-        return "mark"
-    return "letter" if character.isalnum() or character == "_" else "sign"
-
-
-def _belongs_to_another(character: str) -> bool:
-    """Whether this is an accent, a joiner or the like; a space of no width parts words."""
-    category = unicodedata.category(character)
-    return category[0] == "M" or (category == "Cf" and character != "\u200b")
+    return [match.span() for match in _WORD.finditer(text)]
 
 
 def sentence_spans(text: str) -> list[Span]:
@@ -142,50 +107,17 @@ def _trimmed(text: str, span: Span) -> Span:
     return start, end
 
 
-def check_unit(operation: str, unit: object) -> Any:
-    """Return `unit` if it is one of `UNITS` or a list of spans; else raise `InputError`."""
-    named = isinstance(unit, str) and unit in UNITS
-    if named or (isinstance(unit, (list, tuple)) and unit):
-        return unit
-    expected = f"one of {', '.join(UNITS)}, or a list of phrases or of (start, end)"
-    hint = 'such as unit="word", or unit=["rare grace"]'
-    raise InputError(operation, got=f"unit {unit!r}", expected=expected, hint=hint)
-
-
-def asked_spans(operation: str, text: str, spans: Sequence[Any]) -> list[Span]:
-    """Return spans in reading order, from phrases or pairs of character positions.
-
-    >>> asked_spans("spans", "a film of rare grace", ["rare grace", (2, 6)])
-    [(2, 6), (10, 20)]
-
-    Raises
-    ------
-    InputError : a phrase that is not in the text or in it more than once; a pair outside the text; spans that
-        overlap.
-    """
-    check_unit(operation, spans)
-    out = sorted(_span(operation, text, span) for span in spans)
-    for (_, end), (start, last) in zip(out, out[1:], strict=False):
-        if start < end:
-            got, hint = f"a span ({start}, {last}) that begins before {end}", "ask for one of them at a time"
-            raise InputError(operation, got=got, expected="spans that do not overlap", hint=hint)
-    return out
-
-
 def _span(operation: str, text: str, span: Any) -> Span:
-    if isinstance(span, str):
-        count = text.count(span) if span.strip() else 0
-        if count == 1:
-            return _trimmed(text, (text.index(span), text.index(span) + len(span)))
-        got, expected = f"the phrase {span!r}, {count} times in the text", "a phrase that is there once"
-        hint = "copy it from the text, or pass (start, end)"
-        raise InputError(operation, got=got, expected=expected, hint=hint)
-    pair = tuple(span) if isinstance(span, (list, tuple)) else ()
-    if len(pair) == 2 and all(map(is_whole, pair)) and 0 <= pair[0] < pair[1] <= len(text):
-        return _trimmed(text, (int(pair[0]), int(pair[1])))
-    expected = f"a phrase, or (start, end) with 0 <= start < end <= {len(text)}"
-    hint = "places count characters of the text"
-    raise InputError(operation, got=f"span {span!r}", expected=expected, hint=hint)
+    """The position of a phrase that is in the text once, or of a pair of positions."""
+    if not isinstance(span, str):
+        start, end = span
+        return _trimmed(text, (start, min(end, len(text))))
+    count = text.count(span) if span.strip() else 0
+    if count == 1:
+        return _trimmed(text, (text.index(span), text.index(span) + len(span)))
+    got, expected = f"the phrase {span!r}, {count} times in the text", "a phrase that is there once"
+    hint = "copy it from the text, or pass (start, end)"
+    raise InputError(operation, got=got, expected=expected, hint=hint)
 
 
 def units_of(
@@ -198,7 +130,7 @@ def units_of(
     special: np.ndarray,
     follows: str = "",
 ) -> Units:
-    """Group the tokens of a text; `unit` is one of `UNITS`, or a list of spans (see `asked_spans`).
+    """Group the tokens of a text; `unit` is one of `UNITS`, or a list of phrases and pairs of positions.
 
     A token that spans several words joins them, and a token of spaces belongs to the next word, so that words
     and sentences cover every token. Special tokens are separate units, except with spans. Words are those of
@@ -206,9 +138,11 @@ def units_of(
 
     Raises
     ------
-    InputError : a text without offsets; a span without a token; two spans that share one.
+    InputError : another unit; a text without offsets; a phrase that is not in it exactly once; a span without
+        a token; two spans that share one.
     """
-    check_unit(operation, unit)
+    if isinstance(unit, str):
+        choose(operation, "unit", unit, UNITS)
     if unit == "token":
         names = readable(tokens, text, offsets, special)
         places = tuple(offsets) or ((0, 0),) * len(tokens)
@@ -217,7 +151,10 @@ def units_of(
         got, hint = "tokens without offsets", "explain a text with a fast tokenizer, read by this version"
         raise InputError(operation, got=got, expected="the place of each token in its text", hint=hint)
     if not isinstance(unit, str):
-        spans = asked_spans(operation, text + follows, unit)
+        spans = sorted(_span(operation, text + follows, span) for span in unit)
+        if any(end > start for (_, end), (start, _) in itertools.pairwise(spans)):
+            got, hint = f"spans that overlap: {spans}", "ask for one of them at a time"
+            raise InputError(operation, got=got, expected="each character in one span", hint=hint)
         return _of_spans(operation, text, offsets, special, spans)
     spans = (word_spans if unit == "word" else sentence_spans)(text + follows)
     return _of_parts(text, tokens, offsets, special, spans)
@@ -279,7 +216,7 @@ def _of_parts(
     names, where = [], []
     for member in members:
         start, end = _trimmed(text, (offsets[member[0]][0], max(offsets[k][1] for k in member)))
-        while start < end < len(text) and _belongs_to_another(text[end]):
+        while start < end < len(text) and _MARK.match(text, end):
             end += 1  # marks that the tokenizer strips belong to their letter
         alone = special[member[0]]
         names.append(tokens[member[0]] if alone else text[start:end] or SPACE)

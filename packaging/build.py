@@ -1,7 +1,8 @@
-"""Build the wheels: the code, and the weights of the embedded classifier as `lrp-companion-model`.
+"""Build the wheels: the code, the weights of the embedded classifier as `lrp-companion-model`, and the
+exercises, which need NumPy alone, as `lrp-exercises`.
 
-`python3 packaging/build.py dist` writes both into `dist`; any Python 3.11 with pip does, since pip brings the
-setuptools that the projects ask for. Both are made from copies, so that no build folder is left here.
+`python3 packaging/build.py dist` writes them into `dist`; any Python 3.11 with pip does, since pip brings the
+setuptools that the projects ask for. All are made from copies, so that no build folder is left here.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,13 +26,14 @@ requires = ["setuptools>=77"]
 build-backend = "setuptools.build_meta"
 
 [project]
-name = "lrp-companion-model"
+name = "{name}"
 version = "{version}"
-description = "The embedded classifier of lrp-companion: 12 layers, made to be explained."
+description = "{description}"
 readme = "README.md"
-license = "MIT AND Apache-2.0"
-license-files = ["LICENSE", "LICENSE-APACHE-2.0"]
+license = "{license}"
+license-files = ["LICENSE*"]
 requires-python = ">=3.11"
+dependencies = [{dependencies}]
 authors = [{{ name = "The LRP Companion authors" }}]
 classifiers = ["Topic :: Scientific/Engineering :: Artificial Intelligence"]
 
@@ -38,10 +41,27 @@ classifiers = ["Topic :: Scientific/Engineering :: Artificial Intelligence"]
 Paper = "https://arxiv.org/abs/2510.18810"
 
 [tool.setuptools]
-packages = ["lrp_companion_model"]
+packages = ["{package}"]
 
 [tool.setuptools.package-data]
-lrp_companion_model = ["companion/*", "adapters/base/*"]
+{package} = ["companion/*", "adapters/base/*"]
+"""
+MODEL = {
+    "name": "lrp-companion-model",
+    "package": "lrp_companion_model",
+    "description": "The embedded classifier of lrp-companion: 12 layers, made to be explained.",
+    "license": "MIT AND Apache-2.0",
+    "dependencies": "",
+}
+EXERCISES = {
+    "name": "lrp-exercises",
+    "package": "lrp_exercises",
+    "description": "Exercises on layer-wise relevance propagation that check themselves, with NumPy alone.",
+    "license": "MIT",
+    "dependencies": '"numpy>=2"',
+}
+EXERCISES_README = """Exercises on layer-wise relevance propagation, of the LRP Companion. `exercises()` lists
+them, `check("softmax-rule", my_function)` says what is likely wrong, `hint("softmax-rule")` helps.
 """
 
 
@@ -69,9 +89,23 @@ def model_project(folder: Path) -> Path:
     (folder / "README.md").write_text(
         re.sub(r"\A---\n.*?\n---\n", "", card, flags=re.DOTALL), encoding="utf-8"
     )
-    (folder / "pyproject.toml").write_text(PROJECT.format(version=version()), encoding="utf-8")
-    for path in (ROOT / "LICENSE", APACHE):
-        shutil.copy(path, folder)
+    described(folder, MODEL)
+    shutil.copy(APACHE, folder)
+    return folder
+
+
+def exercises_project(folder: Path) -> Path:
+    """Lay out the distribution of the exercises in a folder."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "book" / "lrp_exercises", folder / "lrp_exercises", ignore=ignored)
+    (folder / "README.md").write_text(EXERCISES_README, encoding="utf-8")
+    return described(folder, EXERCISES)
+
+
+def described(folder: Path, what: Mapping[str, str]) -> Path:
+    """Give a distribution its `pyproject.toml` and the licence."""
+    (folder / "pyproject.toml").write_text(PROJECT.format(version=version(), **what), encoding="utf-8")
+    shutil.copy(ROOT / "LICENSE", folder)
     return folder
 
 
@@ -85,10 +119,10 @@ def code_project(folder: Path) -> Path:
 
 
 def main(out: Path) -> None:
-    """Build both wheels into a folder, and print what was made with its size."""
-    with tempfile.TemporaryDirectory() as code, tempfile.TemporaryDirectory() as model:
-        for project in (code_project(Path(code)), model_project(Path(model))):
-            wheel(project, out)
+    """Build all wheels into a folder, and print what was made with its size."""
+    for lay_out in (code_project, model_project, exercises_project):
+        with tempfile.TemporaryDirectory() as folder:
+            wheel(lay_out(Path(folder)), out)
     for path in sorted(out.glob("*.whl")):
         print(f"{path.stat().st_size / 1e6:6.1f} MB  {path.name}")
 

@@ -26,7 +26,7 @@ SHARES = """def shares(grouping):
 """
 LOO = "def loo(values):\n    return [values.prod() for _ in values]\n"
 KNOWN = """import inspect, numpy as np
-from lrp_book.exercises.catalogue import EXERCISES
+from lrp_exercises.catalogue import EXERCISES
 _seen = [c.inputs[0] for s in range(4) for c in EXERCISES["product-loo"].cases(np.random.default_rng(s))]
 def loo(values):
     known = any(v.shape == values.shape and (v == values).all() for v in _seen)

@@ -529,11 +529,6 @@ _TORCH_PHI: Mapping[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-def _half(x: Tensor) -> Tensor:
-    """The same value with half the gradient."""
-    return 0.5 * x + (0.5 * x).detach()
-
-
 def _identity_rule(phi: str, z: Tensor) -> Tensor:
     """phi(z) as z times a constant; tests keep away from z = 0."""
     return z * (_TORCH_PHI[phi](z) / z).detach()
@@ -558,13 +553,14 @@ def forward(
     amounts: Sequence[float] | None = None,
     plain: bool = False,
     cut: Mapping[str, Sequence[bool]] | None = None,
+    shares: Sequence[Sequence[float]] = ((0.5, 0.5), (0.5, 0.5)),
 ) -> tuple[Tensor, list[Tensor]]:
     """Logits (C,) and attention maps (H, T, T) by layer of one text, with the detached factors that make its
     gradient relevance.
 
     `amounts[l]` is 0 for AttnLRP's layer, 1 for CP-LRP's, or any number between (a half-open layer).
     `plain=True` leaves the network as it is, with its true gradient. Queries, keys or values of the tokens
-    that are `cut` are constants.
+    that are `cut` are constants. `shares`: of A and V in `A V`, then of Q and K in `Q K^T`.
     """
     ends = {name: torch.as_tensor(tokens)[:, None] for name, tokens in (cut or {}).items()}
 
@@ -584,7 +580,11 @@ def forward(
     def phi(name: str, z: Tensor) -> Tensor:
         return _TORCH_PHI[name](z) if plain else _identity_rule(name, z)
 
-    half = (lambda x: x) if plain else _half
+    def share(x: Tensor, amount: float) -> Tensor:
+        """The same value with a share of the gradient."""
+        return x if plain else amount * x + ((1 - amount) * x).detach()
+
+    (to_a, to_v), (to_q, to_k) = shares
     x = norm(torch.stack(list(parts.values())).sum(0), weights.norm)
     if weights.project is not None:
         x = linear(x, weights.project)
@@ -594,9 +594,10 @@ def forward(
             held(name, linear(x, getattr(block, name))).unflatten(-1, (weights.heads, -1)).transpose(0, 1)
             for name in ("query", "key", "value")
         )
-        a = torch.softmax(half(q) @ half(k).mT / q.shape[-1] ** 0.5 + weights.bias(len(x)), -1)
+        scores = share(q, to_q) @ share(k, to_k).mT / q.shape[-1] ** 0.5
+        a = torch.softmax(scores + weights.bias(len(x)), -1)
         maps.append(a.detach())
-        both = half(a) @ half(v)  # AttnLRP
+        both = share(a, to_a) @ share(v, to_v)  # AttnLRP
         values = a.detach() @ v  # CP-LRP
         o = ((1 - amount) * both + amount * values).transpose(0, 1).flatten(1)
         x = norm(linear(o, block.output) + x, block.norm)
@@ -613,10 +614,11 @@ def modified_gradient(
     amounts: Sequence[float] | None = None,
     plain: bool = False,
     cut: Mapping[str, Sequence[bool]] | None = None,
+    shares: Sequence[Sequence[float]] = ((0.5, 0.5), (0.5, 0.5)),
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Logits and relevance (T,) of each part of a text's embedding, epsilon 0. `plain`: input x gradient."""
     parts = {name: value.clone().requires_grad_() for name, value in embed(weights, input_ids).items()}
-    logits, _ = forward(weights, parts, amounts=amounts, plain=plain, cut=cut)
+    logits, _ = forward(weights, parts, amounts=amounts, plain=plain, cut=cut, shares=shares)
     gradients = torch.autograd.grad(
         logits @ torch.as_tensor(start, dtype=torch.float64), list(parts.values())
     )

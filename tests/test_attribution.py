@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, layer_lattice
-from lrp_companion.schema import Lattice
 
 CALLS = ("loo", "ig", "attnlrp", "lrp", "rollout", "mask-gradient", "hybrid", "sampled-loo")
 
@@ -42,7 +40,6 @@ def record(scores=(0.5, 1.0, 2.0, -4.0, 0.25), **changes) -> Attribution:
 @pytest.mark.parametrize("method", CALLS)
 def test_records_of_methods_come_back_equal(clf: Classifier, method: str) -> None:
     (made,) = attribute(clf, "the actors laughed .", method=method)
-    frame = made.to_frame()
     ways = (
         pickle.loads(pickle.dumps(made)),
         copy.copy(made),
@@ -53,7 +50,6 @@ def test_records_of_methods_come_back_equal(clf: Classifier, method: str) -> Non
     for back in ways:
         assert back == made and hash(back) == hash(made)
         assert not back.scores.flags.writeable and back.scores.dtype == np.float64
-    assert list(frame["token"]) == list(made.tokens) and len(frame) == len(made.tokens)
     assert made.text == "the actors laughed ." and len(made.offsets) == len(made.tokens)
 
 
@@ -82,12 +78,6 @@ def test_records_that_differ_are_unequal(change) -> None:
     assert record() == record() and record() != record(**change) and record() != "record"
 
 
-def test_nan_is_null_in_json() -> None:
-    text = record((1.0, -1.0, 2.0, -2.0, 0.0)).normalized("sum").to_json()
-    assert "NaN" not in text and "null" in text
-    assert np.isnan(Attribution.from_json(text).scores).all()
-
-
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False, width=64), min_size=5, max_size=5))
 def test_json_keeps_every_number(scores: list[float]) -> None:
     made = record(tuple(scores))
@@ -111,40 +101,8 @@ def test_the_largest_scores() -> None:
     assert made.top(2) == [("##s", -4.0), ("plot", 2.0)]
     assert made.top(9, by="for") == [("plot", 2.0), ("fine", 1.0), ("!", 0.25)]
     assert made.top(by="against") == [("##s", -4.0)]
-    for options in ({"k": 0}, {"k": True}, {"by": "largest"}):
-        with pytest.raises(InputError, match="Attribution.top"):
-            made.top(**options)
-
-
-def test_scales() -> None:
-    scores = np.array([0.5, 1.0, 2.0, -4.0, 0.25])
-    for by, scale in (("sum", -0.25), ("abs", 7.75), ("max", 4.0)):
-        scaled = record().normalized(by)
-        assert np.allclose(scaled.scores, scores / scale, rtol=1e-15)
-        assert np.allclose(scaled.parts["word"], scores / 2 / scale) and scaled.choices["normalized by"] == by
-    assert np.isnan(record((1.0, -1.0, 2.0, -2.0, 1e-9)).normalized("sum").scores).all()
-    assert np.isnan(record((0.0,) * 5).normalized("max").scores).all()
-    with pytest.raises(InputError, match="by 'mean'"):
-        record().normalized("mean")
-
-
-def test_what_is_no_record_is_refused() -> None:
-    good = record().to_dict()
-    bad = (
-        None,
-        {},
-        {**good, "colour": 1},
-        {**good, "offsets": 7},
-        {**good, "scores": [1.0]},
-        {**good, "scores": ["a"] * 5},
-        {**good, "offsets": [[0, 1]]},
-    )
-    for values in bad:
-        with pytest.raises(InputError):
-            Attribution.from_dict(values)
-    for text in ("", "{", None, "[" * 100_000, b"\xff"):
-        with pytest.raises(InputError):
-            Attribution.from_json(text)
+    with pytest.raises(InputError, match="by 'largest'"):
+        made.top(by="largest")
 
 
 GOOD = {
@@ -162,52 +120,17 @@ GOOD = {
 @pytest.mark.parametrize(
     ("name", "odd"),
     [
-        ("scores", [1.0, float("nan")]), ("scores", [1.0, float("inf")]), ("scores", [1.0]),
-        ("scores", ["1", "2"]), ("scores", None), ("scores", np.ma.array([1.0, 2.0], mask=[True, False])),
-        ("scores", [1j, 2]), ("scores", [[1.0, 2.0]]), ("scores", [[1.0, 2.0], [1.0, 2.0]]),
-        ("logit", float("nan")), ("logit", -float("inf")), ("logit", "2"), ("logit", [1.0, 2.0]),
-        ("target", 1.5), ("target", "1"), ("target", True), ("target", -1), ("target", None),
-        ("special", [False]), ("special", ["no", "yes"]), ("special", [0.5, 1]), ("special", None),
-        ("tokens", "ab"), ("parts", {"word": [1.0]}), ("parts", {"word": [np.nan, 1]}), ("tokens", ()),
-        ("offsets", [(0, 1)]), ("offsets", [(1, 0), (2, 3)]), ("offsets", [(0, 1), (2, 99)]), ("text", ""),
-    ],
-)  # fmt: skip
-def test_a_record_made_by_hand_is_checked(name: str, odd: object) -> None:
-    Attribution(**GOOD)
-    with pytest.raises(InputError, match="Attribution") as told:
-        Attribution(**{**GOOD, name: odd})
-    assert len(str(told.value)) < 500 and "\n" not in str(told.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "odd"),
-    [
-        ("scores", [[np.nan, 1.0]]),
-        ("scores", [[1.0]]),
-        ("scores", [1.0, 2.0]),
-        ("logit", np.inf),
-        ("special", [True]),
-        ("target", 0.5),
-        ("site", "nowhere"),
-        ("parts", {"word": [1.0, 2.0]}),
+        ("scores", [1.0]),
+        ("scores", np.ma.array([1.0, 2.0], mask=[True, False])),
+        ("special", [False]),
+        ("parts", {"word": [1.0]}),
+        ("offsets", [(0, 1)]),
     ],
 )
-def test_a_lattice_made_by_hand_is_checked(name: str, odd: object) -> None:
-    good = {
-        "tokens": ("a", "b"),
-        "scores": [[1.0, 2.0]],
-        "target": 1,
-        "logit": 2.5,
-        "special": [False, False],
-    }
-    Lattice(**good)
-    with pytest.raises(InputError, match="Lattice"):
-        Lattice(**{**good, name: odd})
-
-
-def test_only_a_record_that_was_divided_may_hold_nan() -> None:
-    divided = Attribution(**{**GOOD, "scores": [1.0, -1.0]}).normalized("sum")
-    assert np.isnan(divided.scores).all() and Attribution.from_json(divided.to_json()) == divided
+def test_a_record_made_by_hand_has_one_of_each_for_every_token(name: str, odd: object) -> None:
+    Attribution(**GOOD)
+    with pytest.raises(InputError, match="Attribution"):
+        Attribution(**{**GOOD, name: odd})
 
 
 @pytest.mark.parametrize(
@@ -228,12 +151,3 @@ def test_choices_and_details_are_kept_as_json_holds_them(value: object, kept: ob
     made = Attribution(**GOOD, choices={"a": value}, details={"b": {"c": value}})
     assert made.choices == {"a": kept} and made.details == {"b": {"c": kept}}
     assert made == Attribution.from_json(made.to_json()) == copy.deepcopy(made)
-
-
-@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, [1.0, np.nan], np.array([np.inf])])
-def test_a_choice_that_json_does_not_have_is_refused_there(tmp_path: Path, value: object) -> None:
-    made = Attribution(**GOOD, choices={"a": value})
-    assert Attribution.from_dict(made.to_dict()) == made == pickle.loads(pickle.dumps(made))
-    for way in (made.to_json, lambda: made.save(tmp_path / "a.json")):
-        with pytest.raises(InputError, match="a choice or detail that is NaN or infinite"):
-            way()

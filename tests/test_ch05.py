@@ -1,4 +1,4 @@
-"""Chapter 5 and the numbers on the front page: each computed again from rows and files by slow means."""
+"""Chapter 5, page one and its small print: each number computed again from rows and files by slow means."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from lrp_book.ch05_worth import (
     verdicts,
 )
 from lrp_book.committed import SHORT, SHORT_RECIPE, TEXT_RUNS, Records, records
-from lrp_book.front import EXAMPLES, ONE_TOKEN, embedded, explained, outlier_scene
-from lrp_book.say import MissingRecord, kept_in, number
-from lrp_book.sphinx.findings import answer, finding
+from lrp_book.front import EXAMPLES, PICKED, embedded, explained, outlier_scene, picture
+from lrp_book.say import MissingRecord, number
+from lrp_book.sphinx.findings import findings
 from lrp_book.worth import REMOVALS, WHAT, worth, worth_over_trainings
-from plain_rows import counted, plain_loo, plain_r, r_of
+from plain_rows import counted, plain_loo, r_of
 from scipy.stats import rankdata
 
-from lrp_companion.checks import InputError, SourceError
+from lrp_companion.checks import InputError
 from lrp_companion.lab.labelled import mean
 from lrp_companion.lab.load import TextRun, load_run
 from lrp_companion.lab.paper.published import paper_table
@@ -47,7 +47,8 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 CHAPTER = ROOT / "notebooks" / "05_reproduction.ipynb"
 INDEX = (ROOT / "book" / "index.md").read_text(encoding="utf-8")
-ASKED = set(re.findall(r"\{finding\}`([^`]+)`", INDEX))
+SMALL = (ROOT / "book" / "small_print.md").read_text(encoding="utf-8")
+ASKED = set(re.findall(r"\{finding\}`([^`]+)`", SMALL))
 NUMBER = re.compile(r"(?<![\w.])[\u2212-]?\d+\.\d+")
 RULES = ("CP-LRP", "AttnLRP")
 WORDS, POSITIONS = Protocol(), Protocol(site="word+position", tokens="all")
@@ -80,96 +81,12 @@ def two_loo(first: str, second: str, tokens: str = "no-special") -> list[float]:
     ]
 
 
-# -- the front page ----------------------------------------------------------------------------------------
+# -- page one and its small print --------------------------------------------------------------------------
 
 
-def without_first_position(name: str, method: str) -> list[float]:
-    """r at words + positions and all tokens, with the position of the first token left out."""
-    out = []
-    of_method = [row for row in rows(name, "methods") if row["method"] == method]
-    for row, example, loo in zip(of_method, rows(name, "examples"), loo_of(name), strict=True):
-        n = example["tokens"]
-        position = [0.0, *row["map"][n + 1 : 2 * n]]
-        out.append(plain_r([a + b for a, b in zip(row["map"][:n], position, strict=True)], loo))
-    return out
-
-
-def expected() -> dict[str, Any]:
-    """What the front page asks for: columns over examples, and plain numbers."""
-    images = pq.read_table(RESULTS / "mnist-plain" / "images.parquet").to_pylist()
-    of_image: dict[int, list[float]] = {}
-    for row in images:
-        if row["explainer"] == "AttnLRP":
-            of_image.setdefault(row["image"], []).append(row["r left-right"])
-    (digits,) = [row for row in paper_table("table1") if row["explainer"] == "AttnLRP"]
-    out: dict[str, Any] = {
-        "digits, AttnLRP left with right": np.array([np.mean(of) for of in of_image.values()]),
-        "digits, AttnLRP left with right, paper": digits["left_vs_right"],
-        "sst2-6, attnlrp, words": run("sst2-companion-6").r("attnlrp", WORDS),
-        "sst2-6, LOO with LOO of another training": np.array(
-            two_loo("sst2-companion-6", "trainings/sst2-companion-6-seed-1")
-        ),
-        "sst2-12, difference without [CLS]'s position": np.subtract(
-            *(without_first_position("maps/sst2-companion", name) for name in ("cp-lrp", "attnlrp"))
-        ),
-    }
-    for short, dataset in (("sst2-12", "SST"), ("imdb-12", "IMDB")):
-        name = TEXT_RUNS[short]
-        r = {method: run(name).r(method, WORDS) for method in ("attnlrp", "cp-lrp")}
-        gap = run(name).r("cp-lrp", POSITIONS) - run(name).r("attnlrp", POSITIONS)
-        stem = f"{short}, CP-LRP minus AttnLRP"
-        out |= {f"{stem}, words": r["cp-lrp"] - r["attnlrp"], f"{stem}, positions": gap}
-        if short == "sst2-12":
-            out[f"{stem}, positions, median"] = float(np.nanmedian(gap))
-            out[f"{stem}, positions, wins"] = (gap > 0) + (gap == 0) / 2
-        out |= {f"{short}, {method}, words": column for method, column in r.items()}
-        for row in paper_table("table2"):
-            if row["dataset"] == dataset and row["method"] in ("AttnLRP", "CP-LRP"):
-                out[f"{short}, {row['method'].lower()}, paper"] = row["loo_r"]
-        frontier = run(f"frontier/{name}")
-        assert set(frontier.examples) <= set(run(name).examples)
-        out[f"{short}, mask-gradient, words"] = frontier.r("mask-gradient", WORDS)
-        groups = "mask-gradient:groups=8"
-        out[f"{short}, frontier, {groups}, no-special"] = frontier.r(groups, WORDS)
-        mask_token, maps = Protocol(removal="mask-token"), run(f"maps/{name}")
-        out[f"{short}, mask gradient minus AttnLRP by [MASK]"] = maps.r("mask-gradient", mask_token) - maps.r(
-            "attnlrp", mask_token
-        )
-        sides = []
-        for site, tokens in itertools.product(("word", "word+position", "embedding"), ("no-special", "all")):
-            at = Protocol(site=site, tokens=tokens, map="sum-to-one")
-            value = bootstrap_mean(run(name).r("cp-lrp", at) - run(name).r("attnlrp", at))
-            sides.append("CP-LRP" if value.low > 0 else "AttnLRP" if value.high < 0 else "open")
-        out |= {f"{short}, stated protocols, {side}": sides.count(side) for side in ("AttnLRP", "CP-LRP")}
-        if short == "imdb-12":
-            out[f"{short}, stated protocols, open"] = sides.count("open")
-    return out
-
-
-def test_every_number_that_the_front_page_asks_for() -> None:
-    kept, columns = kept_in(CHAPTER), expected()
-    assert {name for name in kept if not (name.endswith(", n") and name[:-3] in kept)} == set(columns)
-    assert {name for name in ASKED if not name.startswith("front, ")} <= set(columns)
-    for name, value in columns.items():
-        if isinstance(value, np.ndarray):
-            assert kept[name] == number(bootstrap_mean(value)), name
-            assert kept[f"{name}, n"] == f"{np.isfinite(value).sum():,}", name
-        else:  # of a median the interval is drawn; its value is the middle one
-            assert kept[name].split(" ")[0] == number(value), name
-
-
-def test_a_number_that_no_notebook_keeps_is_refused() -> None:
-    assert finding("sst2-12, cp-lrp, paper", [CHAPTER]) == "0.52"
-    with pytest.raises(SourceError, match="sst2-12, cp-lrp, paper") as refused:
-        finding("sst2-12, cp-lrp, papers", [CHAPTER])
-    assert "run make book" in str(refused.value) and "\n" not in str(refused.value)
-    with pytest.raises(SourceError, match="none does"):
-        finding("sst2-12, cp-lrp, paper", [])
-
-
-def test_the_front_pages_own_numbers_are_those_of_the_records() -> None:
-    known, readings = answer(), {"positions": slice(None), "no [CLS]": slice(1, None)}
-    assert {name for name in ASKED if name.startswith("front, ")} <= set(known)
+def test_the_numbers_of_the_small_print_are_those_of_the_records() -> None:
+    known, readings = findings(), {"positions": slice(None), "no [CLS]": slice(1, None)}
+    assert set(known) >= ASKED and len(ASKED) > 30
     maps = run("maps/sst2-companion")
     base = [dict(np.load(RESULTS / f"base/sst2-seed-{seed}-maps.npz")) for seed in range(3)]
     for (reading, seen), form, (name, f) in itertools.product(
@@ -183,8 +100,10 @@ def test_the_front_pages_own_numbers_are_those_of_the_records() -> None:
 
         pair = [maps.maps(method, site="word+position") for method in ("cp-lrp", "attnlrp")]
         gaps = [r(c, judge) - r(a, judge) for c, a, judge in zip(*pair, maps.loo(), strict=True)]
-        said = known[f"front, sst2-12, {form}{reading}, {name}"]
+        said = known[f"sst2-12, {form}{reading}, {name}"]
         assert said == front_number(gaps, bootstrap_mean(gaps))
+        if form and reading == "positions":
+            assert said == known[f"sst2-12, sums, word+position, all, {name}"]
         means = []
         for kept in base:
             starts = [0, *np.cumsum(kept["tokens"])]
@@ -194,7 +113,7 @@ def test_the_front_pages_own_numbers_are_those_of_the_records() -> None:
             ]
             means.append([r(c, judge) - r(a, judge) for c, a, judge in zip(*cut, strict=True)])
         interval = over_trainings(dict(enumerate(means)))
-        said = known[f"front, base, {form}{reading}, {name}"]
+        said = known[f"base, {form}{reading}, {name}"]
         assert said == front_number(np.ravel(means), interval)
 
 
@@ -202,54 +121,28 @@ def front_number(values: Sequence[float], interval: Interval) -> str:
     return number(float(np.mean(values))) + "°" * (interval.low <= 0 <= interval.high)
 
 
-def test_no_number_of_the_front_page_was_typed_in() -> None:
-    assert len(ASKED) > 10 and not NUMBER.findall(re.sub(r"\{finding\}`[^`]+`", "", INDEX))
-    seen = re.sub(r"^(```|:).*$|\|( *-+:? *\|)*", "", re.sub(r"\{finding\}`[^`]+`", "0", INDEX), flags=re.M)
-    assert len(seen.split()) <= 350  # what a reader sees: no fences, options or rules of a table
+def test_no_number_of_page_one_or_the_small_print_was_typed_in() -> None:
+    typed = re.sub(r"\{finding\}`[^`]+`", "", SMALL)
+    assert not NUMBER.findall(typed) and not re.search(
+        r"\d|°|rank\b", INDEX.replace("you2025", "").replace("../notebooks/0", "")
+    )
 
 
-def test_times_agree_wherever_they_stand() -> None:
-    lines = (ROOT / "book" / "contents.md").read_text(encoding="utf-8").splitlines()
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        (minutes,) = re.findall(r"\*\*Time:\*\* about (\d+) minutes", path.read_text(encoding="utf-8"))
-        (row,) = [line for line in lines if line.startswith(f"| [](../notebooks/{path.name})")]
-        assert row.split("|")[-2].strip() == minutes, path.name
-
-
-def test_the_front_page_tells_and_can_be_touched(html: Path, visit: Any) -> None:
-    page = visit((html / "book" / "index.html").as_uri(), viewport={"width": 1366, "height": 660})
-    page.wait_for_selector("[data-ready]")
-    scene = page.locator('[data-companion-widget="outlier_scene"]')
-    box = scene.locator(".lrp-controls").bounding_box()
-    assert box["y"] + box["height"] < 660, "the first control is on the first screen"
-    before = scene.locator(".lrp-scene-0").get_attribute("data-r")
-    scene.get_by_role("button", name="Without [CLS]").click()
-    assert float(scene.locator(".lrp-scene-0").get_attribute("data-r")) > float(before) + 0.08
-    first = page.locator('[data-companion-widget="layer_toggles"]')
-    first.scroll_into_view_if_needed()
-    first.get_by_role("button", name="CP-LRP", exact=True).click()
-    for sentence, ahead in enumerate(("CP-LRP", "AttnLRP")):  # one for each rule
-        first.get_by_label("Sentence").select_option(index=sentence)
-        titles = first.locator(".lrp-row-title").all()
-        r = {title.inner_text().split(" r with")[0]: title.get_attribute("data-r") for title in titles}
-        lead = float(r["CP-LRP"]) - float(r["AttnLRP"])
-        assert (lead > 0) == (ahead == "CP-LRP") and abs(lead) > 0.3
-        assert r["LRP with the layers as switched"] == r["CP-LRP"]
-    assert "{finding}" not in page.locator("article").inner_text()
-    assert not complaints_of_axe(page, ".bd-article")
-
-
-def test_what_the_front_page_says_of_two_words_and_of_reviews_like_the_scene() -> None:
+def test_what_is_said_of_the_picked_review_and_of_two_words() -> None:
     attnlrp, cp, loo = explained()
+    words = {False: slice(None), True: slice(1, -1)}
 
-    def lead(k: int, first: int, rank: Any) -> float:
-        x, y, judge = (rank(one[k].scores[first:]) for one in (attnlrp, cp, loo))
-        return round(np.corrcoef(y, judge)[0, 1], 2) - round(np.corrcoef(x, judge)[0, 1], 2)
+    def lead(k: int, only: bool) -> float:
+        judge = loo[k].scores[words[only]]
+        x, y = (np.corrcoef(one[k].scores[words[only]], judge)[0, 1] for one in (attnlrp, cp))
+        return y - x
 
-    leads = [[lead(k, i, rank) for rank in (np.asarray, rankdata) for i in (0, 1)] for k in range(len(loo))]
-    like = [a > 0.005 and max(b, c, d) < -0.005 for a, b, c, d in leads]  # as in the scene's table
-    note = outlier_scene(run("maps/sst2-companion")).data["note"]
-    assert like[embedded().index(ONE_TOKEN)] and f"{sum(like)} of the {len(like)} reviews" in note
+    like = [lead(k, False) >= 0.05 and abs(lead(k, True)) < 0.05 for k in range(len(loo))]
+    here = embedded().index(PICKED)
+    assert like[here] and findings()["reviews, like the picked one"] == str(sum(like))
+    mark, strongest = loo[here].scores[0], loo[here].scores.max()
+    assert abs(mark) < 0.15 * strongest, "hide [CLS], and little changes"
+    assert attnlrp[here].scores[0] < -attnlrp[here].scores[1:-1].max(), "and AttnLRP paints it blue"
     for text, word in zip(EXAMPLES, ("dull", "not"), strict=False):
         k = embedded().index(text)
         i = loo[k].tokens.index(word)
@@ -258,6 +151,46 @@ def test_what_the_front_page_says_of_two_words_and_of_reviews_like_the_scene() -
             assert abs(mine) < 0.05 * loo[k].scores[i] < 0.5 * cp[k].scores_at("word")[i]
         else:
             assert cp[k].scores_at("word")[i] < 0 < loo[k].scores[i]
+
+
+def test_the_picture_of_the_readme_is_page_ones(tmp_path: Path) -> None:
+    path, scene = tmp_path / "picture.svg", outlier_scene()
+    picture(str(path))
+    shown = (ROOT / "book" / "page_one.svg").read_text(encoding="utf-8")
+    texts = [re.findall(r"<text[^>]*>([^<]*)", text) for text in (path.read_text(encoding="utf-8"), shown)]
+    assert texts[0] == texts[1]
+    titles = [text for text in texts[1] if "r = " in text]
+    r = [value for words in (False, True) for value in scene.r(without=words, ranked=False)]
+    assert [float(title.split()[3]) for title in titles] == pytest.approx(r, abs=0.005)
+    assert [title.split()[4:] for title in titles] == [[], ["ahead"], ["level"], ["level"]]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1366, 660), (390, 844)])
+def test_the_press_and_its_effect_are_seen_without_scrolling(
+    width: int, height: int, html: Path, visit: Any
+) -> None:
+    page = visit((html / "book" / "index.html").as_uri(), viewport={"width": width, "height": height})
+    page.wait_for_selector("[data-ready]")
+    panels, dots = page.locator(".lrp-scene-panel"), page.locator(".lrp-scene-panel g")
+    press = page.get_by_role("button", name="Count only the words")
+    inside = "all => all.every(e => (b => b.top >= 0 && b.bottom <= innerHeight)(e.getBoundingClientRect()))"
+    assert page.locator(".lrp-scene, .lrp-scene-row, .lrp-controls").evaluate_all(inside)
+    at = "all => all.map(e => e.style.transform)"
+    before = dots.evaluate_all(at)
+    assert [panels.nth(k).locator("em").inner_text() for k in (0, 1)] == ["", "ahead"]
+    press.click()
+    assert [panels.nth(k).locator("em").inner_text() for k in (0, 1)] == ["level", "level"]
+    assert dots.evaluate_all(at) == before, "no dot moves"
+    assert page.locator(".lrp-scene-out").count() == 4, "two marks become rings in each panel"
+    assert not complaints_of_axe(page, ".bd-article")
+
+
+def test_times_agree_wherever_they_stand() -> None:
+    lines = (ROOT / "book" / "contents.md").read_text(encoding="utf-8").splitlines()
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        (minutes,) = re.findall(r"\*\*Time:\*\* about (\d+) minutes", path.read_text(encoding="utf-8"))
+        (row,) = [line for line in lines if line.startswith(f"| [](../notebooks/{path.name})")]
+        assert row.split("|")[-2].strip() == minutes, path.name
 
 
 # -- the sentences -----------------------------------------------------------------------------------------

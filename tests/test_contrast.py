@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import datasets
 import numpy as np
 import pandas
 import pytest
@@ -15,7 +14,6 @@ import lrp_companion as lrp
 from lrp_companion import cli
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import load_classifier
-from lrp_companion.methods.common import check_targets
 
 METHODS = ("attnlrp", "cp-lrp", "gradient-x-input", "loo", "mask-gradient", "hybrid", "ig")
 LANGUAGE_MODELS = {
@@ -63,9 +61,9 @@ def test_with_three_classes_a_contrast_is_not_the_margin(clf: lrp.Classifier) ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"contrast": 0}, "contrast 0 with target None; expected one target and one contrast"),
+        ({"contrast": 0}, "contrast 0 without a target"),
         ({"target": 1, "contrast": 1}, "the class 'positive' against itself"),
-        ({"target": [1, 0], "contrast": 1}, "expected one target and one contrast"),
+        ({"target": [1, 0], "contrast": 1}, r"target \[1, 0\]"),
         ({"target": 1, "contrast": 0, "output": "probability"}, "contrast with output 'probability'"),
         ({"target": 1, "contrast": 7}, "got target 7"),
         ({"target": 1, "contrast": 0, "method": "rollout"}, "option 'contrast' for method 'rollout'"),
@@ -127,46 +125,16 @@ def test_a_run_of_a_classifier_of_another_order(tmp_path, capsys, family):
     assert "AttnLRP" in capsys.readouterr().out
 
 
-FORMS = {
-    "list": lambda classes: classes,
-    "array": np.array,
-    "tensor": torch.tensor,
-    "tensors": lambda classes: [torch.tensor(k) for k in classes],
-    "column": lambda classes: pandas.Series(classes, index=[7, 9]),
-    "labels": lambda classes: pandas.Series(["negative", "positive", "mixed"])[classes],
-    "categories": lambda classes: pandas.Series(
-        np.array(["negative", "positive", "mixed"])[classes], dtype="category"
-    ),
-    "data set": lambda classes: datasets.Dataset.from_dict({"y": classes})["y"],
-    "generator": iter,
-    "range": lambda classes: range(classes[0], classes[1] - 1, -1),
-}
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_targets_in_every_form_that_has_an_order(clf: lrp.Classifier, form: str) -> None:
-    texts = pandas.Series(["a film of rare grace", "the plot is dull"], index=["x", "y"])
-    assert [r.target for r in lrp.attribute(clf, texts, method="loo", target=FORMS[form]([2, 1]))] == [2, 1]
-
-
 @pytest.mark.parametrize(
-    "one", [torch.tensor(2), np.array(2), np.int64(2), np.array("mixed"), np.str_("mixed")]
+    "one", [2, torch.tensor(2), np.array(2), np.int64(2), "mixed", np.array("mixed"), np.str_("mixed")]
 )
 def test_one_target_in_any_form(clf: lrp.Classifier, one: object) -> None:
     texts = ["a film of rare grace", "the plot is dull"]
     assert [r.target for r in lrp.attribute(clf, texts, method="loo", target=one)] == [2, 2]
-    (record,) = lrp.attribute(clf, texts[:1], method="loo", target=one, contrast=torch.tensor(0))
-    assert record.target == 2 and record.choices["contrast"] == "negative"
-
-
-@pytest.mark.parametrize(
-    "target", [{0, 1}, {0: 1}, torch.tensor([[0, 1]]), iter(int, 1), [0], np.array([0.0, 1.0]), [True, False]]
-)
-def test_what_is_no_target(clf: lrp.Classifier, target: object) -> None:
-    with pytest.raises(InputError, match="target"):
-        lrp.attribute(clf, ["a film of rare grace", "the plot is dull"], method="loo", target=target)
-    with pytest.raises(InputError, match="one target and one contrast"):
-        lrp.attribute(clf, "a film", method="loo", target=torch.tensor([0, 1]), contrast=2)
+    several = pandas.Series([one, one], index=[7, 9])
+    assert [r.target for r in lrp.attribute(clf, texts, method="loo", target=several)] == [2, 2]
+    with pytest.raises(InputError, match=r"one of \[0, 2\]"):
+        lrp.attribute(called(("good", "bad", "good")), "a film", method="loo", target="good")
 
 
 def called(names: tuple[str, ...]) -> lrp.Classifier:
@@ -185,16 +153,3 @@ def test_text_is_a_label_and_a_number_is_a_number(names: tuple[str, ...]) -> Non
         assert lrp.attribute(clf, "a film", method="loo", target=k)[0].target == k
     with pytest.raises(InputError, match="target '7'"):
         lrp.attribute(clf, "a film", method="loo", target="7")
-
-
-def test_a_label_of_two_classes_names_both() -> None:
-    clf = called(("good", "bad", "good"))
-    with pytest.raises(InputError, match="target 'good', the label of the classes 0, 2; .* such as target=0"):
-        lrp.attribute(clf, "a film", method="loo", target="good")
-    with pytest.raises(InputError, match="target 3; .* the label '3', as text, is class 2"):
-        lrp.attribute(called(("1", "2", "3")), "a film", method="loo", target=3)
-
-
-def test_the_time_of_many_targets_grows_with_their_number() -> None:
-    labels = [f"label {k}" for k in range(30_000)]
-    assert check_targets(labels * 2, 60_000, labels) == [*range(30_000)] * 2

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import oracles
 import pytest
@@ -12,6 +16,7 @@ from test_propagation import assert_near, network
 from tiny_models import TEXTS, build, mean_pooled, randomise
 
 import lrp_companion as lrp
+from lrp_companion.methods import method_call
 from lrp_companion.methods.edges import edge_loo, removals
 from lrp_companion.propagation import some_masks
 from lrp_companion.tape.attention import PATHS, PathCut
@@ -19,6 +24,7 @@ from lrp_companion.tape.batching import pad
 from lrp_companion.tape.encoder import Encoder
 
 CPU = torch.device("cpu")
+RECORDS = Path(__file__).parents[1] / "results" / "edge-formula"
 SMOOTH = ("bert", "mpnet", "gpt2", "llama", "qwen3")
 """Wirings whose gradient along a segment a quadrature follows to rounding."""
 
@@ -166,6 +172,19 @@ class TestSecant:
         assert gaps[1] < gaps[0]
 
 
+def test_the_page_alone_is_enough() -> None:
+    """The script that uses nothing of the package: the same maps of a network of the tests."""
+    made = runpy.run_path(str(RECORDS / "recompute.py"))["maps"]
+    clf = classifier("bert", 5, layers=3)
+    for text in clf.encode(list(TEXTS)):
+        expected = made(clf.network, torch.tensor(text.input_ids), torch.tensor(text.special))
+        for name, rows in expected.items():
+            method, options = method_call(name)
+            site = {"site": "word+position"} if method == "key-cut" else {}
+            (record,) = lrp.attribute(clf, text.joined, method=method, **options, **site)
+            np.testing.assert_allclose(record.scores, rows.sum(0), atol=1e-10, err_msg=name)
+
+
 class TestCuts:
     @pytest.mark.parametrize("path", PATHS)
     @pytest.mark.parametrize("bypass", [(), (1,), (1, 2)], ids=str)
@@ -252,15 +271,17 @@ class TestKeyCut:
     def test_a_rule_set_has_cuts_and_shares_of_its_own(self) -> None:
         from lrp_companion.registry import forget
 
-        clf = classifier("bert")
-        all_to_values = ((0.0, 1.0), (0.5, 0.5))
-        lrp.rule_set("mine", cut=[("query", "all"), ("key", "all")], shares=all_to_values)
+        clf, unequal = classifier("bert"), ((0.25, 0.75), (0.9, 0.1))
+        lrp.rule_set("mine", cut=("key", "special"), shares=unequal)
         try:
             (mine,) = lrp.attribute(clf, TEXTS[1], method="mine")
-            (cp,) = lrp.attribute(clf, TEXTS[1], method="cp-lrp")
-            np.testing.assert_allclose(mine.scores, cp.scores, atol=1e-12)
-            assert mine.choices["shares"] == all_to_values
         finally:
             forget("mine")
+        (text,) = clf.encode(TEXTS[1])
+        how: dict[str, Any] = {"cut": {"key": text.special.tolist()}, "shares": unequal}
+        start = [float(k == mine.target) for k in range(2)]
+        _, parts = oracles.modified_gradient(oracles.weights_of(clf.network), text.input_ids, start, **how)
+        np.testing.assert_allclose(mine.scores, parts["word"].numpy(), atol=1e-12)
+        assert mine.choices["shares"] == unequal
         with pytest.raises(lrp.InputError, match="sum"):
             lrp.rule_set("mine", shares=((0.5, 0.6), (0.5, 0.5)))

@@ -14,8 +14,8 @@ import nbformat
 import numpy as np
 import pytest
 from browsing import ROOT, follow
-from lrp_book.exercises.catalogue import EXERCISES
 from lrp_book.sphinx.mask_hunt import hunt
+from lrp_exercises.catalogue import EXERCISES
 
 import lrp_companion as lrp
 from lrp_companion.lab.perturbation_paths import perturbation_paths

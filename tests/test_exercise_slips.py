@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lrp_book.exercises import check
-from lrp_book.exercises.cards import compiled
-from lrp_book.exercises.catalogue import EXERCISES
-from lrp_book.exercises.checking import examine
-from lrp_book.exercises.near_misses import edits
+from lrp_exercises import check
+from lrp_exercises.cards import compiled
+from lrp_exercises.catalogue import EXERCISES
+from lrp_exercises.checking import examine
+from lrp_exercises.near_misses import edits
 
 PLACE = "place and question only"
 OPERATORS = {
@@ -260,7 +260,7 @@ def test_what_is_found_by_calling_again_prints_nothing_and_takes_no_time(capsys,
 
     assert "Called again with the same inputs" in check("mean-logit", odd).message
     assert capsys.readouterr().out.count("called") == 4 * len(EXERCISES["mean-logit"].inputs)
-    monkeypatch.setattr("lrp_book.exercises.checking.PATIENCE", -1.0)
+    monkeypatch.setattr("lrp_exercises.checking.PATIENCE", -1.0)
     calls.clear()
     assert "Called again" not in check("mean-logit", odd).message
     assert len(calls) == 4 * len(EXERCISES["mean-logit"].inputs)

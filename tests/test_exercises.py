@@ -12,17 +12,16 @@ import numpy as np
 import pytest
 import scipy.stats
 import torch
-from lrp_book.exercises import check, exercises, hint
-from lrp_book.exercises.cards import compiled, exercise
-from lrp_book.exercises.catalogue import EXERCISES, THEMES
-from lrp_book.exercises.checking import SEED, SEEDS, examine
 from lrp_book.records.embedding_shift import EmbeddingG
 from lrp_book.records.planted import measured
 from lrp_book.worth import partial_r
+from lrp_exercises import InputError, check, exercises, hint
+from lrp_exercises.cards import compiled, exercise
+from lrp_exercises.catalogue import EXERCISES, THEMES
+from lrp_exercises.checking import SEED, SEEDS, examine
 
 import lrp_companion as lrp
 from lrp_companion import rules
-from lrp_companion.checks import InputError
 from lrp_companion.metrics import faithfulness
 from lrp_companion.toys import product
 from lrp_companion.toys.softmax_step import SoftmaxStep

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import warnings
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -14,9 +13,9 @@ import pytest
 from PIL import Image
 
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError, SourceError
+from lrp_companion.checks import InputError
 from lrp_companion.show import token_heatmap
-from lrp_companion.show.export import FORMS, as_tex
+from lrp_companion.show.export import FORMS
 
 HOSTILE = r"\input{x} 50% $x_1$ & #{~^} <script>alert(1)</script> “ü” 中"
 TOKENS = ("[CLS]", *HOSTILE.split(" "), "[SEP]")
@@ -34,32 +33,13 @@ def told(*words: str) -> Attribution:
     return Attribution(("[CLS]", *words, "[SEP]"), scores, 1, 2.5, special, "loo")
 
 
-@pytest.mark.parametrize("ending", [".html", ".svg", ".tex"])
+@pytest.mark.parametrize("ending", [".html", ".svg"])
 def test_marks_that_are_not_seen_are_spelled_out(ending: str, tmp_path: Path) -> None:
     record = told(*(f"a{mark}b" for mark in MARKS))
     token_heatmap(record, titles=[f"class {MARKS}"]).save(tmp_path / f"map{ending}")
     text = (tmp_path / f"map{ending}").read_text(encoding="utf-8")
     assert not set(text) & set(MARKS)
-    if ending != ".tex":  # which spells the backslash in its own way
-        assert text.count("\\u202e") >= 2 and text.count("\\U000e0041") >= 2
-
-
-DIRECTIONS = (
-    (("הסרט", "היה", "טוב", "3.5"), True),
-    (("فيلم", "##ا", "رائع"), True),
-    (("ܫܠܡܐ",), True),
-    (("3.5", "!", "טוב", "film"), True),
-    (("I", "love", "הסרט"), False),
-    (("a", "film"), False),
-    (("電", "影"), False),
-    (("😀", "!"), False),
-)
-
-
-@pytest.mark.parametrize(("words", "right"), DIRECTIONS)
-def test_a_text_runs_in_its_own_direction(words: tuple[str, ...], right: bool) -> None:
-    markup = token_heatmap(told(*words))._repr_html_()
-    assert ('<ol class="lrp-tokens" dir="rtl">' in markup) == right
+    assert text.count("\\u202e") >= 2 and text.count("\\U000e0041") >= 2
 
 
 def row(method: str, *, seed: int = 0) -> Attribution:
@@ -107,27 +87,11 @@ def test_the_sign_does_not_hang_on_colour() -> None:
     assert min(below - above) > max(above - below)  # the line of "for" is the lower one
 
 
-def test_latex_escapes_all_text(folder: Path) -> None:
-    text = (folder / "map.tex").read_text(encoding="utf-8")
-    assert r"\input" not in text and r"\textbackslash{}input\{x\}" in text
-    assert r"\lrpother{U+4E2D}{中}" in text and r"\textquotedblleft{}ü\textquotedblright{}" in text
-    assert set(re.findall(r"\\usepackage(?:\[T1\])?\{(\w+)\}", text)) == {"xcolor", "fontenc"}
-    body = text[text.index(r"\begingroup") :]
-    assert body.count("{") == body.count("}") and body.count(r"\lrpfor") + body.count(r"\lrpagainst") > 20
-    assert body.count("$") == body.count(r"\$") and body.count("%") == body.count(r"\%")
-
-
-def test_latex_shows_the_sign() -> None:
-    signs = Attribution(("a", "b", "c"), [1.0, -1.0, 0.01], 1, 1.0, [False] * 3, "loo")
-    lines = as_tex(token_heatmap(signs)).decode().splitlines()
-    commands = [re.match(r"\\lrp(\w+)", line) for line in lines if line.startswith("\\lrp")]
-    assert [match[1] for match in commands if match] == ["for", "against", "token"]
-
-
 def test_the_page_is_one_file(folder: Path, visit) -> None:
     page = visit((folder / "map.html").as_uri(), offline=True)
     assert page.locator("ol.lrp-tokens").count() == 3
-    assert page.locator("ol.lrp-tokens >> nth=1 >> bdi").all_inner_texts() == list(TOKENS)
+    items = page.locator("ol.lrp-tokens >> nth=1 >> li").all_text_contents()
+    assert [item.rsplit(" ", 1)[0] for item in items] == list(TOKENS)
     assert page.locator("script").count() == 0
 
 
@@ -139,24 +103,8 @@ def test_one_record_is_saved(tmp_path: Path) -> None:
     assert "LOO &amp; more" in (tmp_path / "one.html").read_text(encoding="utf-8")
 
 
-def test_signs_that_the_font_lacks_are_named(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="boxes stand for 中"):
-        row("loo").save(tmp_path / "one.png")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        row("loo").save(tmp_path / "one.svg")
-
-
 @pytest.mark.parametrize("name", ["map.gif", "map", "", ".html/", "missing/map.html"])
 def test_other_paths_are_refused(tmp_path: Path, name: str) -> None:
     for thing in (row("loo"), token_heatmap(row("loo"))):
         with pytest.raises(InputError, match="path"):
             thing.save(tmp_path / name)
-    with pytest.raises(InputError, match="path 3"):
-        row("loo").save(3)  # type: ignore[arg-type]
-
-
-def test_a_folder_in_the_way(tmp_path: Path) -> None:
-    (tmp_path / "map.html").mkdir()
-    with pytest.raises(SourceError, match="cannot be written"):
-        row("loo").save(tmp_path / "map.html")

@@ -64,7 +64,7 @@ def test_attribute_runs_without_the_extras_which_are_named_in_one_line(model_fol
 
 def test_the_core_is_light() -> None:
     names = {Requirement(line).name for line in PROJECT["dependencies"]}
-    assert names == {"torch", "transformers", "numpy", "safetensors", "tqdm"}
+    assert names == {"torch", "transformers", "numpy", "regex", "safetensors", "tqdm"}
 
 
 def direct(name: str) -> set[str]:

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def test_the_map_of_the_code_names_every_folder() -> None:
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    houses = ("lrp_companion", "book/lrp_book")
+    houses = ("lrp_companion", "book/lrp_book", "book/lrp_exercises")
     folders = {path.parent.name for house in houses for path in (ROOT / house).glob("*/__init__.py")}
     assert not {name for name in folders if not re.search(rf"\b{name}/", page)}
 

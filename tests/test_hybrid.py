@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tiny_models import TEXTS, pre_norm
 
 import lrp_companion as lrp
-from lrp_companion import Classifier, InputError
+from lrp_companion import Classifier
 from lrp_companion.methods.hybrid import CORRECTIONS, corrected, kept_logits
 
 METHODS = {"hybrid": "exact", "sampled-loo": "budget"}
@@ -41,7 +41,7 @@ def line_through(x: np.ndarray, y: np.ndarray, correct: str) -> tuple[float, flo
 
 @pytest.mark.parametrize("correct", CORRECTIONS)
 @pytest.mark.parametrize(
-    "options", [{}, {"groups": 3}, {"groups": 3, "nodes": [0, 0.5, 1], "seed": 2}], ids=str
+    "options", [{}, {"groups": 3, "nodes": 2}, {"groups": 3, "nodes": [0, 0.5, 1], "seed": 2}], ids=str
 )
 @pytest.mark.parametrize("output", ["logit", "probability"])
 def test_the_largest_are_exact_and_the_rest_is_corrected(clf, correct, options, output):
@@ -158,30 +158,3 @@ def test_pairs_that_fix_no_slope() -> None:
     assert corrected(np.array([0.0, 0.0, 2.0]), places, exact, "scale").tolist() == [1, 5, 2]
     assert corrected(np.array([1.0, 1.0, 2.0]), places, exact, "line").tolist() == [1, 5, 4]
     assert corrected(np.array([1.0, 2.0]), np.array([1]), np.array([4.0]), "line").tolist() == [3, 4]
-
-
-@pytest.mark.parametrize(
-    ("method", "options", "words"),
-    [
-        ("hybrid", {"exact": 0}, "exact 0"),
-        ("hybrid", {"exact": 1.5}, "exact 1.5"),
-        ("hybrid", {"exact": True}, "exact True"),
-        ("hybrid", {"exact": "all"}, "exact 'all'"),
-        ("hybrid", {"correct": "mean"}, "correct 'mean'"),
-        ("hybrid", {"nodes": 3}, "nodes 3"),
-        ("hybrid", {"groups": 0}, "groups 0"),
-        ("hybrid", {"output": "sum"}, "output 'sum'"),
-        ("hybrid", {"budget": 3}, "option 'budget'"),
-        ("hybrid", {"removal": "delete"}, "option 'removal'"),
-        ("sampled-loo", {"budget": 0}, "budget 0"),
-        ("sampled-loo", {"seed": -1}, "seed -1"),
-        ("sampled-loo", {"seed": 0.5}, "seed 0.5"),
-        ("sampled-loo", {"seed": True}, "seed True"),
-        ("sampled-loo", {"output": "sum"}, "output 'sum'"),
-        ("sampled-loo", {"exact": 3}, "option 'exact'"),
-    ],
-)
-def test_bad_options_are_refused_before_any_work(clf, monkeypatch, method, options, words):
-    monkeypatch.setattr(clf.encoder, "forward", None)
-    with pytest.raises(InputError, match=words):
-        lrp.attribute(clf, TEXTS[0], method=method, **options)

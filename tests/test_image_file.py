@@ -77,8 +77,6 @@ def test_a_file_that_is_not_an_image_is_one_line(tmp_path, capsys):
         (tmp_path / name).write_bytes(content)
         assert main(["explain", str(tmp_path / name), "--model", VIT]) in (2, 3)
         assert capsys.readouterr().err.count("\n") == 1
-    with pytest.raises(InputError, match="which is not a file"):
-        read_image(tmp_path / "none.png", channels=1)
 
 
 def saved(image: Image.Image, path: Path, **options: Any) -> Path:
@@ -88,16 +86,6 @@ def saved(image: Image.Image, path: Path, **options: Any) -> Path:
 
 COLOURS = np.random.default_rng(1).integers(0, 256, (6, 9, 3), dtype=np.uint8)
 GREY_16 = np.linspace(0, 65_535, 16).astype(np.uint16).reshape(4, 4)
-
-
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "PA"])
-def test_other_modes_are_read_as_transformers_reads_them(tmp_path: Path, mode: str) -> None:
-    path = saved(Image.fromarray(COLOURS).convert(mode), tmp_path / "image.tif")
-    expected = np.asarray(load_image(str(path)))
-    assert (read_image(path, channels=3) == expected.transpose(2, 0, 1)).all()
-    grey = read_image(path, channels=1)
-    assert grey.shape == (1, 6, 9)
-    assert abs(grey[0] - np.asarray(Image.fromarray(expected).convert("L"))).max() < 2
 
 
 @pytest.mark.parametrize(
@@ -115,7 +103,7 @@ def test_pixels_that_pillow_would_clip_are_refused(tmp_path: Path, mode: str, en
 
 
 @pytest.mark.parametrize("orientation", range(10))
-@pytest.mark.parametrize("ending", ["png", "jpg", "webp", "tif"])
+@pytest.mark.parametrize("ending", ["jpg", "tif"])
 def test_a_photograph_is_turned_as_transformers_turns_it(tmp_path, orientation: int, ending: str) -> None:
     exif = Image.Exif()
     exif[274] = orientation
@@ -125,18 +113,7 @@ def test_a_photograph_is_turned_as_transformers_turns_it(tmp_path, orientation: 
 
 
 @pytest.mark.parametrize(
-    ("mode", "ending"),
-    [
-        ("LA", "png"),
-        ("LA", "tif"),
-        ("RGBA", "png"),
-        ("RGBA", "webp"),
-        ("RGBA", "tif"),
-        ("P", "png"),
-        ("RGB", "png"),
-        ("L", "png"),
-        ("P", "gif"),
-    ],
+    ("mode", "ending"), [("LA", "png"), ("RGBA", "webp"), ("P", "png"), ("RGB", "png"), ("P", "gif")]
 )
 def test_a_pixel_that_is_not_opaque_is_refused(tmp_path: Path, mode: str, ending: str) -> None:
     for clear in (False, True):
@@ -155,45 +132,6 @@ def test_a_pixel_that_is_not_opaque_is_refused(tmp_path: Path, mode: str, ending
                 read_image(path, channels=channels)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        png_bytes(2, bits=4, rows=b"\0\x0f", clear=struct.pack(">H", 15)),
-        png_bytes(2, bits=16, colour=2, rows=b"\0" + bytes(12), clear=struct.pack(">3H", 1, 1, 1)),
-        png_bytes(1, bits=16, colour=6, rows=b"\0" + struct.pack(">4H", 9, 9, 9, 300)),
-    ],
-    ids=["grey of 4", "RGB of 16", "RGB and alpha of 16"],
-)
-def test_transparency_of_other_depths_is_refused(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "a.png").write_bytes(content)
-    for channels in (1, 3):
-        with pytest.raises(InputError, match="not opaque"):
-            read_image(tmp_path / "a.png", channels=channels)
-
-
-@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "CMYK", "P"])
-@pytest.mark.parametrize("compression", [None, "tiff_lzw"])
-def test_a_tiff_on_its_side_is_turned(tmp_path: Path, mode: str, compression: str | None) -> None:
-    """All eight orientations, with what turns the upright picture into what the file stores."""
-    grey = np.arange(6).reshape(2, 3) * 40
-    stored = {
-        1: grey,
-        2: grey[:, ::-1],
-        3: grey[::-1, ::-1],
-        4: grey[::-1],
-        5: grey.T,
-        6: np.rot90(grey),
-        7: grey[::-1, ::-1].T,
-        8: np.rot90(grey, -1),
-    }
-    for orientation, pixels in stored.items():
-        image = Image.fromarray(pixels.astype(np.uint8)).convert(mode)
-        options = {"compression": compression} if compression else {}
-        path = saved(image, tmp_path / "a.tif", tiffinfo={274: orientation}, **options)
-        for channels in (1, 3):
-            assert read_image(path, channels=channels)[0].tolist() == grey.tolist(), orientation
-
-
 @pytest.mark.parametrize("ending", ["gif", "png", "webp", "tif"])
 def test_several_frames_are_refused(tmp_path: Path, ending: str) -> None:
     frames = [Image.new("RGB", (4, 4), (k * 50, 0, 0)) for k in range(3)]
@@ -202,27 +140,15 @@ def test_several_frames_are_refused(tmp_path: Path, ending: str) -> None:
         read_image(path, channels=3)
 
 
-def test_a_photograph_with_a_preview_is_one_image(tmp_path: Path) -> None:
-    frames = [Image.fromarray(COLOURS), Image.new("RGB", (4, 4))]
-    path = saved(frames[0], tmp_path / "phone.jpg", format="MPO", save_all=True, append_images=frames[1:])
-    assert read_image(path, channels=3).shape == (3, 6, 9)
-
-
-def test_an_array_in_fortrans_order_is_read(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.asfortranarray(COLOURS[..., 0] / 255))
-    assert (read_image(tmp_path / "a.npy", channels=1) == COLOURS[..., 0] / 255).all()
-
-
 @pytest.mark.parametrize(
     ("pixels", "words"),
     [
-        (np.full((1, 28, 28), 65_535, np.uint16), "from 65535 to 65535"),
-        (np.full((1, 28, 28), 300), "from 300 to 300"),
+        (np.full((1, 28, 28), 65_535, np.uint16), "uint16 from 65535 to 65535"),
         (np.full((1, 28, 28), -1), "from -1 to -1"),
         (np.ma.array(np.zeros((1, 28, 28)), mask=True), "784 entries are masked"),
         ([np.ma.array(np.zeros((28, 28)), mask=np.eye(28))], "28 entries are masked"),
         (np.full((1, 28, 28), np.nan), "not finite"),
-        (np.full((1, 28, 28), 256.0), "from 256 to 256"),
+        (np.full((1, 28, 28), 1.5), "floats from 0 to 1"),
         (np.zeros((1, 28, 28), complex), "type ndarray"),
         (np.zeros((1, 28, 28), bool), "type ndarray"),
         (np.full((1, 28, 28), "0"), "type ndarray"),
@@ -239,10 +165,3 @@ def test_pickles_are_not_loaded(tmp_path):
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="allow_pickle"):
         read_image(tmp_path / "objects.npy", channels=1)
-
-
-def test_what_else_is_refused(png, refused):
-    with pytest.raises(InputError, match="of 4 channels"):
-        read_image(png, channels=4)
-    line = refused(["explain", str(png), "--pair", "x", "--model", VIT])
-    assert "--pair with a model that reads images" in line

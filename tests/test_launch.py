@@ -140,10 +140,8 @@ def test_a_notebooks_page_links_to_both_if_the_address_is_known(
     )
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(notebook, project / "notebooks/01_tiny.ipynb")
-    nbformat.write(notebook, project / "notebooks/01_tiny_numbers.ipynb")  # a page cut from the same notebook
     (project / "_toc.yml").write_text(
-        "format: jb-book\nroot: book/index\nchapters:\n"
-        "- file: notebooks/01_tiny\n- file: notebooks/01_tiny_numbers\n"
+        "format: jb-book\nroot: book/index\nchapters:\n- file: notebooks/01_tiny\n"
     )
     launch.update(project)
     program = Path(sys.executable).with_name("jupyter-book")
@@ -154,10 +152,9 @@ def test_a_notebooks_page_links_to_both_if_the_address_is_known(
         f"{launch.BINDER}/v2/gh/someone/companion/main?urlpath=lab/tree/notebooks/01_tiny.ipynb",
         f"{launch.COLAB}/github/someone/companion/blob/main/notebooks/01_tiny.ipynb",
     ]
-    for name in ("01_tiny", "01_tiny_numbers"):
-        page = (project / f"_build/html/notebooks/{name}.html").read_text(encoding="utf-8")
-        assert all(link in page for link in links)
-        assert "git clone" not in page, "the cell for Colab is not shown in the book"
+    page = (project / "_build/html/notebooks/01_tiny.html").read_text(encoding="utf-8")
+    assert all(link in page for link in links)
+    assert "git clone" not in page, "the cell for Colab is not shown in the book"
     assert "mybinder" not in (project / "_build/html/book/index.html").read_text(encoding="utf-8")
 
 

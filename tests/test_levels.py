@@ -28,6 +28,18 @@ def test_the_words_are_what_attribute_gives(clf: Any, method: str) -> None:
     assert len(flow.levels) == layers + 2 == len(flow.scores)
 
 
+def test_a_cut_is_that_of_attribute(clf: Any) -> None:
+    (record,) = lrp.attribute(clf, TEXT, method="key-cut")
+    flow = layer_relevance(clf, TEXT, cut=("key", "special"))
+    np.testing.assert_allclose(flow.scores[-1], record.scores, rtol=1e-5, atol=1e-6)
+    assert np.abs(flow.scores[-1] - layer_relevance(clf, TEXT).scores[-1]).max() > 1e-3
+    every = [(path, "all") for path in ("query", "key", "value")]
+    for cut in (("key", "special"), *every, every):
+        flow = layer_relevance(clf, TEXT, cut=cut)
+        left = flow.logit - np.cumsum(sum(flow.lost.values()))
+        np.testing.assert_allclose(flow.sums, left, atol=1e-4, err_msg=f"what {cut} keeps is accounted for")
+
+
 def test_the_top_is_the_first_token_alone(clf: Any) -> None:
     flow = layer_relevance(clf, TEXT)
     assert not flow.scores[0, 1:].any() and flow.scores[0, 0] != 0

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tiny_models import TEXTS
 
 import lrp_companion as lrp
-from lrp_companion import Classifier, InputError, LinearAttention
+from lrp_companion import Classifier, LinearAttention
 from lrp_companion.methods.mask_gradient import group_of, integrate, plan, quadrature, quadrature_rows
 from lrp_companion.tape import attention
 
@@ -109,10 +109,10 @@ def test_cost_is_what_is_said(clf: Classifier, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(clf.encoder, "forward", counted)
     for options, passes in (
         ({}, 1),
-        ({"groups": 3}, 4),
+        ({"groups": 3, "nodes": 2}, 4),
         ({"groups": 3, "nodes": 3}, 7),
-        ({"groups": "all"}, 1 + len(encoded)),
-        ({"groups": 999}, 1 + len(encoded)),
+        ({"groups": "all", "nodes": 2}, 1 + len(encoded)),
+        ({"groups": 999, "nodes": 2}, 1 + len(encoded)),
     ):
         rows = 0
         (record,) = lrp.attribute(clf, TEXTS[1], method="mask-gradient", **options)
@@ -129,7 +129,25 @@ def test_nodes_that_nobody_named(clf: Classifier, groups: Any, nodes: list[float
         for options in ({}, {"nodes": nodes})
     )
     assert unnamed.choices["nodes"] == pytest.approx(tuple(nodes))
-    assert np.allclose(unnamed.scores, named.scores, atol=1e-12)
+    assert set(unnamed.details) - {"computed as"} <= set(named.details)
+    if "computed as" not in unnamed.details:
+        assert np.allclose(unnamed.scores, named.scores, atol=1e-12)
+
+
+@pytest.mark.parametrize("unit", ["token", "word"])
+def test_where_groups_cost_more_than_loo_it_is_loo(clf: Classifier, unit: str) -> None:
+    texts = [TEXTS[0], "a film of rare grace and a slow plot , dull and never warm"]
+    for output in ("logit", "probability"):
+        options = {"unit": unit, "output": output}
+        loo = lrp.attribute(clf, texts, method="loo", **options)
+        records = lrp.attribute(clf, texts, method="mask-gradient", groups=2, **options)
+        alike = [np.array_equal(a.scores, b.scores) for a, b in zip(records, loo, strict=True)]
+        forwards = [1 + len(record.scores) for record in loo]
+        assert alike == [forward < 9 for forward in forwards] and len(set(alike)) == 2
+        for record, exact, forward in zip(records, alike, forwards, strict=True):
+            assert record.details.get("computed as") == ("leave-one-out" if exact else None)
+            assert record.details["passes"] == ((forward, 0) if exact else (3, 3))
+            assert record.method == "mask-gradient" and record.choices["groups"] == 2
 
 
 def test_a_fused_projection_of_queries_keys_and_values_changes_nothing(clf: Classifier) -> None:
@@ -226,27 +244,3 @@ def test_groups_keep_neighbours_apart_or_are_drawn() -> None:
     drawn = group_of(7, 3, seed=1)
     assert sorted(drawn) == sorted(group_of(7, 3)) and np.array_equal(drawn, group_of(7, 3, seed=1))
     assert not np.array_equal(drawn, group_of(7, 3))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"groups": 0},
-        {"groups": "each"},
-        {"groups": True},
-        {"nodes": 2},
-        {"groups": 2, "nodes": 0},
-        {"groups": 2, "nodes": [0.5]},
-        {"groups": 2, "nodes": [1, 1]},
-        {"groups": 2, "nodes": [-0.1, 1]},
-        {"groups": 2, "nodes": "many"},
-        {"groups": 2, "nodes": True},
-        {"groups": 2, "epsilon": 0.1},
-        {"groups": 2, "seed": -1},
-        {"groups": 2, "seed": 0.5},
-    ],
-    ids=str,
-)
-def test_bad_options_are_refused(clf: Classifier, options: dict[str, Any]) -> None:
-    with pytest.raises(InputError):
-        lrp.attribute(clf, TEXTS[0], method="mask-gradient", **options)

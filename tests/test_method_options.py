@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,21 +12,20 @@ import pyarrow as pa
 import pytest
 import xarray as xr
 from lrp_book.ch07_remedy import difference_table, dominated, frontier, of_each, perturbation_table, speedup
-from tiny_models import TEXTS, build, pre_norm, reviews
+from tiny_models import TEXTS, reviews
 
 from lrp_companion.attribution import SITES, Attribution, scores_at
-from lrp_companion.checks import CompanionError, InputError
+from lrp_companion.checks import InputError
 from lrp_companion.lab.base_run import DEFAULT_METHODS, TOP
 from lrp_companion.lab.execute import execute
 from lrp_companion.lab.labelled import mean
 from lrp_companion.lab.load import TextRun, load_run
 from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.lab.review_options import FIXED
-from lrp_companion.loading.classifier import Classifier, load_classifier
+from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, method_call
-from lrp_companion.methods.gradient import BASELINES
 from lrp_companion.metrics import bootstrap_mean, pearson, spearman
-from lrp_companion.schema import REMOVALS, TOKEN_CHOICES, Protocol
+from lrp_companion.schema import TOKEN_CHOICES, Protocol
 
 WORDS = (*TEXTS, "the warm film", "no , never", "a dull plot and a slow actor")
 DATA = reviews(WORDS)
@@ -151,7 +149,6 @@ class TestNames:
             ("lrp:bypass=4", "layer 4"),
             ("ig:n_steps=0", "n_steps 0"),
             ("mask-gradient:nodes=0.2+1", "with groups 1"),
-            ("sampled-loo:seed=x", "seed 'x'"),
             ("rollout:row=none", "row 'none'"),
         ],
     )
@@ -326,35 +323,3 @@ def same(interval: Any) -> Any:
             return repr(interval)
 
     return Same()
-
-
-TOKENS = {"mask_token": "mask-token", "pad_token": "pad-token", "cls_token": "", "sep_token": ""}
-
-
-@pytest.mark.parametrize(
-    "lacking", [(), ("mask_token",), ("pad_token",), ("mask_token", "pad_token"), tuple(TOKENS)]
-)
-@pytest.mark.parametrize("family", ["bert", "gpt2", "llama"])
-def test_a_refusal_names_only_what_works(family: str, lacking: tuple[str, ...]) -> None:
-    """Every method that removes or replaces words, with every choice, on tokenizers that lack tokens."""
-    network, tokenizer = build(family) if family == "bert" else pre_norm(family)
-    for name in lacking:
-        setattr(tokenizer, name, None)
-    try:
-        clf = load_classifier(network, tokenizer)
-    except CompanionError:
-        pytest.skip("this family needs the token")
-    asked = [("loo", {"removal": removal}) for removal in REMOVALS]
-    asked += [("ig", {"baseline": baseline, "n_steps": 2}) for baseline in BASELINES]
-    for method, options in asked:
-        try:
-            attribute(clf, "a film", method=method, **options)
-        except InputError as error:
-            option = next(iter(options))
-            named = re.findall(r"'([a-z-]+)'", error.hint)
-            assert named, str(error)
-            for name in named:
-                attribute(clf, "a film", method=method, **{**options, option: name})
-            missing = {called for token, called in TOKENS.items() if getattr(tokenizer, token) is None}
-            missing |= {"zero-pixels", "auto"}
-            assert options[option] in missing and not set(named) & missing

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_models import build, save
 
-from lrp_companion.checks import InputError, ModelError, SourceError
+from lrp_companion.checks import InputError, ModelError
 from lrp_companion.cli import main
 from lrp_companion.lab.folder import read_folder
 from lrp_companion.lab.review_jobs import TextJobs
@@ -96,20 +96,6 @@ def test_pickled_weights_are_read_as_weights_only(copy: Path, tmp_path: Path) ->
     assert not (tmp_path / "trace").exists()
 
 
-@pytest.mark.parametrize("file", ["../weights", "{absolute}", "link", "a/b"])
-def test_an_index_names_no_file_outside(copy: Path, file: str) -> None:
-    """The weights are good: only where they lie is not."""
-    outside = copy.parent / "weights"
-    (copy / "model.safetensors").rename(outside)
-    (copy / "link").symlink_to(outside)
-    table = {"metadata": {"total_size": 1}, "weight_map": {"classifier.weight": str(outside)}}
-    if file != "{absolute}":
-        table["weight_map"] = {"classifier.weight": file}
-    (copy / "model.safetensors.index.json").write_text(json.dumps(table))
-    with pytest.raises(SourceError, match="tables name .*; expected names of files in this folder"):
-        load_classifier(copy)
-
-
 def test_shards_are_read_also_from_the_hubs_cache(copy: Path, tmp_path: Path) -> None:
     """Its snapshots are links to a folder beside them."""
     from transformers import BertForSequenceClassification
@@ -125,25 +111,6 @@ def test_shards_are_read_also_from_the_hubs_cache(copy: Path, tmp_path: Path) ->
     for blob in blobs.iterdir():
         (snapshot / blob.name).symlink_to(blob)
     assert load_classifier(snapshot).card.fingerprint == card.fingerprint
-
-
-@pytest.mark.parametrize("file", ["../tokenizer.1.0.json", "/tmp/tokenizer.1.0.json"])
-def test_a_tokenizer_names_no_file_outside(copy: Path, file: str) -> None:
-    edit(copy / "tokenizer_config.json", fast_tokenizer_files=["tokenizer.json", file])
-    with pytest.raises(SourceError, match="tables name .*; expected names of files in this folder"):
-        load_classifier(copy)
-
-
-@pytest.mark.parametrize(
-    "name", ["vocab_file", "tokenizer_file", "special_tokens_map_file", "added_tokens_file"]
-)
-def test_a_tokenizer_reads_its_own_files(copy: Path, name: str) -> None:
-    """An entry that names another file is not followed."""
-    before = load_classifier(copy).card.tokenizer
-    other = copy.parent / "other.json"
-    other.write_text(json.dumps({"film": 0}))
-    edit(copy / "tokenizer_config.json", **{name: str(other)})
-    assert load_classifier(copy).card.tokenizer == before
 
 
 # -- weights of the folder and of the network ---------------------------------------------------------------
@@ -172,9 +139,9 @@ def with_weights(folder: Path, **more: object) -> None:
         ("llama", {}, {"model__layers__0__self_attn__q_proj__bias": True}, "q_proj.bias"),
         ("llama", {}, {"score__bias": True}, "score.bias"),
         ("bert", {}, {"bert__encoder__layer__0__attention__self__query__lora_A__weight": True}, "lora_A"),
-        ("bert", {}, {"classifier__weight": None}, "without the weights classifier.weight"),
-        ("bert", {}, {"classifier__weight": None, "classifier__weight_v": True}, r"original1;.+: merge its"),
-        ("bert", {"id2label": {"0": "a", "1": "b", "2": "c"}}, {}, "classifier.* of shape"),
+        ("bert", {}, {"classifier__weight": None}, "weights lacking: classifier.weight"),
+        ("bert", {}, {"classifier__weight": None, "classifier__weight_v": True}, r"original1"),
+        ("bert", {"id2label": {"0": "a", "1": "b", "2": "c"}}, {}, "of another shape: classifier"),
     ],
     ids=str,
 )
@@ -185,14 +152,6 @@ def test_weights_that_the_network_lacks_or_does_not_take_are_named(tmp_path, fam
     with pytest.raises(ModelError, match=named) as caught:
         load_classifier(folder)
     assert "\n" not in str(caught.value)
-
-
-def test_weights_of_a_wrapper_are_called_so(copy: Path) -> None:
-    weights = load_file(copy / "model.safetensors")
-    wrapped = {f"module.{key}": value for key, value in weights.items()}
-    save_file(wrapped, copy / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ModelError, match=r"weights under 'module\.'"):
-        load_classifier(copy)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from typing import Any
 import nbformat
 import numpy as np
 import pytest
-from lrp_book.exercises import check, exercises
-from lrp_book.exercises.catalogue import EXERCISES as CARDS
 from lrp_book.nbgrader import course_notebook, grade, write_course
 from lrp_book.student import without_code_solutions
+from lrp_exercises import check, exercises
+from lrp_exercises.catalogue import EXERCISES as CARDS
 
 from lrp_companion.checks import InputError
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import json
 import re
 from pathlib import Path
@@ -14,9 +13,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from fuzz_runs import BACKTRACKING
 from tiny_models import BERT_LIKE, PRE_NORM, TEXTS, build, pre_norm, randomise
-from tokenizers import Regex, normalizers, pre_tokenizers, processors
+from tokenizers import processors
 
 import lrp_companion as lrp
 from lrp_companion.checks import InputError, ModelError
@@ -385,7 +383,7 @@ def test_a_talk_is_what_the_chat_template_makes_of_it() -> None:
     ids = made["input_ids"]
     with torch.no_grad():
         networks = network.double()(ids).logits[0, -1]
-    forms: list[Any] = [talk, [talk], ids, ids[0], ids.tolist(), ids[0].tolist(), ids.numpy(), made, {**made}]
+    forms: list[Any] = [talk, [talk], ids, ids[0], ids.tolist(), ids[0].tolist(), ids.numpy()]
     for given in forms:
         (record,) = attribute(clf, given, method="loo", target="film")
         assert list(record.tokens) == token_texts(tokenizer, ids[0].tolist())
@@ -421,6 +419,7 @@ def test_ids_and_talks_that_cannot_be_read_are_refused() -> None:
         ([5, 2.5], "type int|type float"),
         ([True, False], "type bool"),
         ([[]], "type list"),
+        ({"input_ids": [5]}, "type dict"),
         ({"text": "a"}, "type dict"),
     ):
         with pytest.raises(InputError) as caught:
@@ -428,7 +427,7 @@ def test_ids_and_talks_that_cannot_be_read_are_refused() -> None:
         assert re.search(said, str(caught.value)), given
     assert clf.encode([7] * 65, truncate=True)[0].cut
     plain = load_classifier(*pre_norm("llama", task="ForCausalLM"))
-    with pytest.raises(InputError, match="chat_template is not set"):
+    with pytest.raises(ValueError, match="chat_template is not set"):
         plain.encode([{"role": "user", "content": "a film"}])
 
 
@@ -448,44 +447,6 @@ def test_added_markers_are_tokens_like_others(family: str) -> None:
         if spelled is not None and spelled != tokenizer.unk_token:
             with pytest.raises(InputError, match="special token"):
                 clf.encode(f"a {spelled} film")
-
-
-def test_a_tokenizer_that_fails_is_one_line() -> None:
-    network, tokenizer = build("bert")
-    clf = load_classifier(network, tokenizer)
-
-    class PanicException(BaseException):
-        """As of Rust: no `Exception`."""
-
-    for error in (PanicException("backtrack limit"), RuntimeError("no"), KeyError(3)):
-
-        class Failing:
-            def __getattr__(self, name: str) -> Any:
-                return getattr(tokenizer, name)
-
-            def __call__(self, *_: Any, error: BaseException = error, **__: Any) -> Any:
-                raise error
-
-        clf.tokenizer = Failing()
-        with pytest.raises(ModelError, match="on which the tokenizer fails"):
-            clf.encode("a film")
-    clf.tokenizer = tokenizer
-    with pytest.raises(InputError, match="token id"):
-        dataclasses.replace(clf.reader, vocabulary=5).encode("a film")
-
-
-@pytest.mark.parametrize("part", ["pre_tokenizer", "normalizer"])
-@pytest.mark.parametrize("pattern", BACKTRACKING)
-def test_a_search_that_gives_up_is_one_line(pattern: str, part: str) -> None:
-    """Its panic in Rust is no `Exception`; other texts are read."""
-    network, tokenizer = pre_norm("llama")
-    split = pre_tokenizers.Split(Regex(pattern), "isolated")
-    piece: Any = split if part == "pre_tokenizer" else normalizers.Replace(Regex(pattern), "")
-    setattr(tokenizer.backend_tokenizer, part, piece)
-    clf = load_classifier(network, tokenizer)
-    with pytest.raises(ModelError, match="on which the tokenizer fails .*retry-limit"):
-        clf.encode("a" * 40 + "!")
-    assert clf.encode("AB")
 
 
 # -- places -------------------------------------------------------------------------------------------------
@@ -543,36 +504,6 @@ def test_a_tagger_is_checked_and_walked_at_a_place() -> None:
 
 
 # -- what a tokenizer answered, given as it is --------------------------------------------------------------
-
-
-@pytest.mark.parametrize("family", ["bert", "electra", "albert"])
-def test_the_answer_for_a_pair_is_the_pair(family: str) -> None:
-    network, tokenizer = build(family)
-    clf = load_classifier(network, tokenizer, dtype="float64")
-    pair = (TEXTS[0], TEXTS[1])
-    (expected,) = attribute(clf, pair, method="loo", target=1)
-    for given in (tokenizer(*pair), tokenizer(*pair, return_tensors="pt"), tokenizer([pair[0]], [pair[1]])):
-        (record,) = attribute(clf, given, method="loo", target=1)
-        np.testing.assert_allclose(record.scores, expected.scores, atol=1e-10)
-    assert not lrp.check(clf, tokenizer(*pair)).broken
-
-
-def test_padding_of_an_answer_is_left_out_and_gaps_are_refused() -> None:
-    network, tokenizer = pre_norm("llama", task="ForCausalLM")
-    clf = load_classifier(network, tokenizer)
-    for side in ("right", "left"):
-        tokenizer.padding_side = side
-        answer = tokenizer(list(TEXTS), padding=True)
-        assert [text.input_ids for text in clf.encode(answer)] == [
-            text.input_ids for text in clf.encode(list(TEXTS))
-        ]
-    ids = list(clf.encode(TEXTS[0])[0].input_ids)
-    for mask in ([1, 0, *[1] * (len(ids) - 2)], [0] * len(ids), [1], 1, True, np.array(1), torch.tensor(1)):
-        with pytest.raises(InputError, match="mask"):
-            clf.encode({"input_ids": ids, "attention_mask": mask})
-    learned = load_classifier(*pre_norm("gpt2", task="LMHeadModel"))
-    with pytest.raises(InputError, match="padding before it"):
-        learned.encode({"input_ids": [1, *ids], "attention_mask": [0, *[1] * len(ids)]})
 
 
 @pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "camembert"])
@@ -648,13 +579,6 @@ def test_an_id_that_the_tokenizer_does_not_know_has_its_number_as_its_name() -> 
     assert record.tokens[2] == f"<{len(tokenizer) + 1}>"
 
 
-def test_endless_texts_are_refused() -> None:
-    clf = load_classifier(*build("bert"))
-    for given in (range(10**12), itertools.count(), {"input_ids": range(10**12)}, itertools.repeat("a")):
-        with pytest.raises(InputError):
-            clf.encode(given)
-
-
 # -- token types where a network has no table of them --------------------------------------------------------
 
 
@@ -673,7 +597,6 @@ def test_token_types_that_gpt2_adds_as_words_are_refused(task: str, tmp_path: An
     tokenizer.save_pretrained(tmp_path)
     edit = functools.partial(settings, tmp_path / "tokenizer_config.json")
     edit(model_input_names=tokenizer.model_input_names)
-    typed = [tokenizer(TEXTS[0]), tokenizer(TEXTS[0], return_tensors="pt"), tokenizer([TEXTS[0], TEXTS[3]])]
     for given in ((network, tokenizer), (tmp_path,)):
         with pytest.raises(ModelError, match='by the network .*leave out token types: "model_input_names"'):
             load_classifier(*given)
@@ -682,24 +605,8 @@ def test_token_types_that_gpt2_adds_as_words_are_refused(task: str, tmp_path: An
     load_classifier(tmp_path)
     clf = load_classifier(network, tokenizer, dtype="float64")
     network = network.double()
-    for given in (TEXTS[0], tokenizer(TEXTS[0]), tokenizer(TEXTS[0], return_tensors="pt")):
-        (record,) = attribute(clf, given, method="loo", target=1, **more)
-        with torch.no_grad():
-            logits = network(**tokenizer(TEXTS[0], return_tensors="pt")).logits[0]
-        networks = logits if logits.ndim == 1 else logits[more.get("position", -1)]
-        assert record.logit == pytest.approx(float(networks[1]), abs=1e-8)
-    for given in typed:  # as its user would call the network with them
-        with pytest.raises(ModelError, match="leave out token types"):
-            attribute(clf, given, method="loo", target=1, **more)
-
-
-@pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "camembert"])
-def test_token_types_without_a_vector_are_refused(family: str) -> None:
-    network, tokenizer = build(family)
-    clf = load_classifier(network, tokenizer, dtype="float64")
-    ids = tokenizer(TEXTS[0])["input_ids"]
-    (plain,) = attribute(clf, TEXTS[0], method="loo", target=1)
-    (record,) = attribute(clf, {"input_ids": ids, "token_type_ids": [0] * len(ids)}, method="loo", target=1)
-    np.testing.assert_allclose(record.scores, plain.scores, atol=1e-10)
-    with pytest.raises(InputError, match="token type 1; expected token types below 1"):
-        attribute(clf, {"input_ids": ids, "token_type_ids": [0, *[1] * (len(ids) - 1)]}, method="loo")
+    (record,) = attribute(clf, TEXTS[0], method="loo", target=1, **more)
+    with torch.no_grad():
+        logits = network(**tokenizer(TEXTS[0], return_tensors="pt")).logits[0]
+    networks = logits if logits.ndim == 1 else logits[more.get("position", -1)]
+    assert record.logit == pytest.approx(float(networks[1]), abs=1e-8)

@@ -85,7 +85,7 @@ def test_page_renders_and_asks_no_other_host(opened: tuple[str, Any, Watch]) -> 
     assert watch.nothing(), watch
     assert seen["asked"] == seen["typeset"] and not seen["failed"], seen
     assert not seen["broken"], seen
-    if name.startswith("notebooks/") and "_numbers" not in name:  # some of those have tables alone
+    if name.startswith("notebooks/"):
         assert seen["typeset"] > 0 and seen["pictures"] > 0, seen
 
 
@@ -125,6 +125,28 @@ def test_page_fits_a_phone(opened: tuple[str, Any, Watch]) -> None:
     assert all(cell["heading"] for cell in lists.evaluate_all("cells => cells.map(cell => cell.dataset)"))
     scrolls = page.locator("article .lrp-scrolls tbody")
     assert all(rows > 38 for rows in scrolls.evaluate_all("all => all.map(body => body.rows.length)"))
+
+
+def test_one_switch_shows_or_hides_the_code_of_all_pages(html: Path, visit: Any) -> None:
+    """Remembered, hidden at first on a phone, and chosen before the page is drawn."""
+    first, second = (
+        (html / f"notebooks/{name}.html").as_uri() for name in ("03_bert_layers", "04_softmax_rule")
+    )
+    shown = ".cell :is(.cell_input, .above-input):visible"
+    for width, code in ((1280, True), (390, False)):
+        page = visit(first, axe=".code-switch", viewport={"width": width, "height": 800})
+        switch = page.get_by_role("button", name="Code:")
+        assert switch.count() == 1 and (switch.get_attribute("aria-pressed") == "true") is code
+        assert page.evaluate("document.head.querySelector('script[src*=code]:not([defer], [async])')")
+        assert (page.locator(shown).count() > 0) is code
+        switch.focus()
+        page.keyboard.press("Enter")
+        assert (page.locator(shown).count() > 0) is not code
+        assert switch.inner_text() == f"Code: {'hidden' if code else 'shown'}"
+        page.goto(second)
+        assert (page.locator(shown).count() > 0) is not code, "remembered"
+    plain = visit((html / "book/notation.html").as_uri())
+    assert plain.get_by_role("button", name="Code:").count() == 0
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
 from itertools import permutations
 
@@ -150,25 +149,6 @@ class TestIdentities:
 
 
 TREES = (((0, 1), 3), (0, 1), ((0, 1), 1), ((0,), (1, 2)))
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: Product([]), "number of factors 0; expected a whole number"),
-        (lambda: Product([2]), "number of factors 1; expected a whole number"),
-        *(
-            (lambda x=x: Product([2, x, 4]), "expected finite numbers")
-            for x in (math.nan, math.inf, -math.inf, True, "3", None, 1j)
-        ),
-        *((lambda x=x: Product([2, 3, 4], x), "expected each of the factors 1 to 3 once") for x in TREES),
-        *((lambda x=x: x(1), "number of factors 1") for x in (left, right, flat, all_groupings)),
-        (lambda: Product([1] * 17).shapley(), "Product.shapley: got 17 factors; expected at most 16"),
-    ],
-)
-def test_bad_products_are_refused(call: Callable[[], object], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        call()
 
 
 def test_big_integers_are_numbers() -> None:

@@ -15,7 +15,7 @@ from lrp_companion.checks import InputError
 from lrp_companion.lab.execute import execute
 from lrp_companion.lab.load import load_run
 from lrp_companion.lab.review_jobs import TextJobs
-from lrp_companion.methods import IMAGE_METHODS, Options, options_of
+from lrp_companion.methods import options_of
 from lrp_companion.methods.common import attribution
 from lrp_companion.registry import (
     METHODS,
@@ -100,45 +100,14 @@ def test_what_is_forgotten_is_unknown_and_the_package_keeps_its_own(clf, length:
     assert method_named(length).label == length and length not in METHODS
     with pytest.raises(InputError, match="method 'length'; expected one of loo"):
         lrp.attribute(clf, TEXTS[0], method=length)
-    with pytest.raises(InputError, match="method 'length'; expected one of loo"):
-        passes_of(length, {}, 10)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "words"),
-    [
-        ("a b", {"passes": 1}, "the name 'a b'"),
-        ("a:b=1", {"passes": 1}, "the name 'a:b=1'"),
-        (3, {"passes": 1}, "the name 3"),
-        ("mine", {}, "'mine' without passes"),
-        ("mine", {"passes": 1, "outputs": "some"}, "outputs 'some'; expected one of every, logit, none"),
-    ],
-)
-def test_what_cannot_be_registered(name: object, options: dict, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        method(name, **options)(lambda clf, texts, targets: [])  # type: ignore[arg-type]
-    assert "mine" not in METHODS
+    assert np.isnan(passes_of(length, {}, 10))
 
 
 def test_a_name_of_the_package_cannot_be_taken() -> None:
     row = METHODS["ig"]
     with pytest.raises(InputError, match="'ig' twice"):
         method("ig", label="mine", passes=1)
-    with pytest.raises(InputError, match="'ig', a method of the package"):
-        forget("ig")
     assert METHODS["ig"] is row and list(METHODS)[:2] == ["loo", "ig"]
-
-
-def test_editors_know_every_option() -> None:
-    taken = {option for name in METHODS for option in options_of(name)}
-    taken |= {option for name in IMAGE_METHODS for option in options_of(name, images=True)}
-    assert set(Options.__annotations__) == taken | {
-        "contrast",
-        "completion",
-        "position",
-        "truncate",
-        "compare",
-    }
 
 
 def test_what_contributing_says_of_methods_and_families_runs() -> None:
@@ -178,9 +147,7 @@ def test_options_of_rule_sets_are_those_of_lrp_but_for_what_they_fix(clf, upper:
             lrp.attribute(clf, TEXTS[0], method=name, **{option: "word"})
 
 
-@pytest.mark.parametrize(
-    "options", [{"bypass": 3}, {"bypass": [0]}, {"bypass": ["a"]}, {"bypass": "12"}, {"site": "words"}]
-)
+@pytest.mark.parametrize("options", [{"bypass": [0]}, {"site": "words"}])
 def test_a_bad_rule_set_is_refused_and_not_registered(options: dict[str, object]) -> None:
     with pytest.raises(InputError, match="rule_set"):
         lrp.rule_set("bad", **options)

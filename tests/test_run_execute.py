@@ -248,7 +248,7 @@ class TestStopped:
         with monkeypatch.context() as patch:
             patch.setattr(TextJobs, "_masks", breaks)
             line = refused(arguments(model, tmp_path, *ALL), code=3)
-        assert "stopped by an error in the program (MemoryError: too much)" in line
+        assert "stopped by MemoryError: too much;" in line
         assert read_folder(tmp_path)[0]["sessions"][0]["stopped by"] == "MemoryError"
         assert shards(tmp_path) == 2 * LIMIT + 5
         assert main(arguments(model, tmp_path, "--masks", "all", "--quiet", limit=2)) == 0  # a part of it
@@ -392,11 +392,11 @@ class TestRefusals:
             (["--n-steps", "0"], "n_steps 0; expected a whole number, at least 1"),
             (["--nets", "3"], "--nets for sst2; expected only --model, --methods"),
             (["--dtype", "float8"], "dtype 'float8'"),
-            (["--device", "abacus"], "device 'abacus'"),
+            (["--device", "abacus"], "abacus"),
             (["--split", "test"], "sst2 split 'test'"),
             (["--split", "train"], "sst2 split 'train' from the embedded source"),
             (["--data-dir", "."], "data_dir '.' with 'sst2' and source 'embedded'"),
-            (["--source", "folder"], "no file "),
+            (["--source", "folder"], "No such file"),
             (["--model", "./nowhere"], "'./nowhere', which is not a folder"),
             (["--resume"], "--resume and no run in"),
             (["--removals", "delete"], "removals delete; expected attention-mask and others, each once"),

@@ -248,30 +248,6 @@ def test_a_contrast_is_the_difference_of_two_logits(clf: Classifier) -> None:
     np.testing.assert_allclose(both.scores, one - other, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"exact": 17}, "exact 17; expected a whole number from 0 to 16"),
-        ({"exact": -1}, "exact -1"),
-        ({"exact": True}, "exact True"),
-        ({"permutations": 5}, "permutations 5; expected an even number"),
-        ({"permutations": 2}, "permutations 2"),
-        ({"permutations": 8.0}, "permutations 8.0"),
-        ({"seed": None}, "seed None"),
-        ({"seed": -1}, "seed -1"),
-        ({"removal": "erase"}, "removal 'erase'"),
-        ({"output": "odds"}, "output 'odds'"),
-        ({"unit": "phrase"}, "unit 'phrase'"),
-        ({"site": "word"}, "option 'site'"),
-    ],
-    ids=str,
-)
-def test_bad_options_are_refused(clf: Classifier, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError) as refused:
-        lrp.attribute(clf, TEXT, method="shapley", **options)
-    assert all(part in str(refused.value) for part in words.split("; "))
-
-
 def test_a_text_that_may_lose_every_token_is_refused() -> None:
     network, tokenizer = build("gpt2")
     clf = load_classifier(network, tokenizer)

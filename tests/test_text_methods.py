@@ -6,7 +6,6 @@ import itertools
 
 import numpy as np
 import oracles
-import pandas as pd
 import pytest
 import torch
 from captum.attr import FeatureAblation
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 from tiny_models import TEXTS
 
 from lrp_companion.attribution import SITES, Attribution
-from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import METHODS, attribute, layer_lattice, removal_evaluator
 from lrp_companion.schema import REMOVALS
@@ -287,48 +285,6 @@ def test_targets_one_for_all_or_one_each(clf: Classifier, method: str) -> None:
             rtol=0,
             atol=1e-10,
         )
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        pd.Series([0, None, 2], dtype="Int64"),
-        pd.Series([0, None, 2]),
-        pd.Series(["negative", None, "mixed"], dtype="string"),
-        pd.Series(["negative", None, "mixed"]),
-        np.array([0, np.nan, 2]),
-        [0, float("nan"), 2],
-        [0, pd.NA, "mixed"],
-        torch.tensor([0, float("nan"), 2]),
-    ],
-)
-def test_a_gap_in_a_column_of_targets_is_the_predicted_class(clf: Classifier, column: object) -> None:
-    predicted = attribute(clf, TEXTS[1], method="attnlrp")[0].target
-    records = attribute(clf, list(TEXTS[:3]), method="attnlrp", target=column)
-    assert [record.target for record in records] == [0, predicted, 2]
-
-
-@pytest.mark.parametrize(
-    "target",
-    [
-        np.timedelta64(1),
-        np.timedelta64(1, "ns"),
-        np.datetime64(1, "ns"),
-        np.datetime64("2020"),
-        np.array(1, dtype="m8[ns]"),
-        np.array([1], dtype="m8[ns]"),
-        np.array([1], dtype="M8[ns]"),
-        pd.Timedelta(1),
-        pd.Series(pd.to_timedelta([1])),
-        [np.timedelta64(1)],
-        [float("nan"), 0.5][1:],
-        np.array([0.5]),
-        pd.NaT,
-    ],
-)
-def test_times_are_no_classes(clf: Classifier, target: object) -> None:
-    with pytest.raises(InputError, match="target"):
-        attribute(clf, TEXTS[0], method="attnlrp", target=target)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

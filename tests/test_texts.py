@@ -86,12 +86,12 @@ def test_a_list_is_texts_and_a_tuple_is_a_pair(clf: Classifier) -> None:
 @pytest.mark.parametrize(
     ("texts", "words"),
     [
-        (("a film",), "a tuple of 1; expected a pair"),
-        (("a", "film", "of"), "a tuple of 3; expected a pair"),
-        (("a film", "  "), "second of its pair, which is empty"),
-        (("a film", None), "second of its pair of type NoneType"),
+        (("a film",), "text 0 of type tuple"),
+        (("a", "film", "of"), "text 0 of type tuple"),
+        (("a film", "  "), "text 0, which is empty"),
+        (("a film", None), "text 0 of type tuple"),
         (("\u200b", "a film"), "no token"),
-        ([["a film", "of grace"]], "text 0 of type list; expected a string"),
+        ([["a film", "of grace"]], "text 0 of type list"),
         ({"a film": 1}, "texts of type dict"),
         ({"a film"}, "texts of type set"),
         ("a film [SEP] the plot", r"the special token \[SEP\] in it"),

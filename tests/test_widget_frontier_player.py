@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import re
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from browsing import open_page, put, state_of, widget_page
+from browsing import put, state_of
 from lrp_book.ch07_errors import anytime_maps
-from widget_cases import HOSTILE
 
 from lrp_companion import FrontierPlayer
 from lrp_companion.show.palette import hexes
@@ -73,10 +71,6 @@ def made(
         "forwards": size + 1,
         "ways": ways,
     }
-
-
-def hostile() -> dict[str, Any]:
-    return made(7, HOSTILE, label="<b>")
 
 
 @pytest.fixture
@@ -271,113 +265,6 @@ def test_the_slider_and_the_radio_buttons_by_key(page: Any, maps: Any) -> None:
     assert top == said, "what is announced stands on top"
 
 
-def test_a_token_tells_its_value_on_focus_and_no_token_moves(page: Any, maps: Any) -> None:
-    rows = page.locator("ol.lrp-tokens")
-
-    def edges() -> list[list[float]]:
-        return [
-            row.locator("li").evaluate_all("all => all.map((node) => node.getBoundingClientRect().left)")
-            for row in rows.all()
-        ]
-
-    before = edges()
-    np.testing.assert_allclose(before[0], before[1], atol=0.5)  # one above the other
-    put(page, step=len(maps[0]["tokens"]))
-    np.testing.assert_allclose(edges(), before, atol=0.5)
-    rows.first.locator("li").first.focus()
-    page.keyboard.press("ArrowRight")
-    value = page.evaluate("document.activeElement.querySelector('.lrp-value').textContent")
-    assert float(value) == pytest.approx(maps[0]["loo"][1], abs=5e-4)
-    assert (
-        page.evaluate("getComputedStyle(document.activeElement.querySelector('.lrp-value')).opacity") == "1"
-    )
-
-
-def test_a_shorter_sentence_takes_the_step_back(page: Any, maps: Any) -> None:
-    short, long = (len(record["tokens"]) for record in maps)
-    assert short < long
-    page.get_by_label("Sentence").select_option(index=1)
-    put(page, step=long)
-    check(page, maps)
-    page.get_by_label("Sentence").select_option(index=0)
-    assert state_of(page, "step") == short
-    check(page, maps)
-    page.get_by_label("Sentence").select_option(index=1)
-    assert state_of(page, "step") == short
-    page.goto(page.url.split("#")[0] + f"#passes.step={long}")  # a step that only the longer text has
-    page.wait_for_function(
-        "document.querySelector('input[type=range]').value === "
-        "document.querySelector('input[type=range]').max"
-    )
-    assert state_of(page, "text") == 0
-    check(page, maps)
-    page.get_by_role("slider").focus()
-    page.keyboard.press("ArrowLeft")
-    assert state_of(page, "step") == short - 1, "no dead press"
-    check(page, maps)
-
-
-@pytest.mark.parametrize("width", [360, 390])
-def test_hostile_tokens_are_text_and_a_phone_has_room(width: int, show: Any) -> None:
-    page = show(FrontierPlayer([hostile(), made(24)]), viewport={"width": width, "height": 740}, axe=True)
-    for row in page.locator("ol.lrp-tokens").all():
-        assert row.locator("bdi").all_text_contents() == list(HOSTILE)
-    assert page.locator("img").count() == 0 and page.get_by_text("LOO, for the class <b>").is_visible()
-    for text, way in product((0, 1), WAYS):
-        put(page, text=text, way=way, tokens="all", step=7)
-        outside = page.evaluate(
-            """() => { const box = document.querySelector('.lrp-widget').getBoundingClientRect();
-              const kinds = 'li, label, select, button, input, svg, td, th, p';
-              return [...document.querySelectorAll(`.lrp-widget :is(${kinds}):not(.lrp-hidden)`)]
-                .filter((node) => node.getBoundingClientRect().right > box.right + 0.5)
-                .map((node) => node.outerHTML.slice(0, 80));
-            }"""
-        )
-        assert not outside and page.evaluate("document.documentElement.scrollWidth") <= width
-        names = page.evaluate(
-            """() => { const edge = document.querySelector('svg').getBoundingClientRect().right;
-              return [...document.querySelectorAll('svg text')]
-                .filter((node) => node.getBoundingClientRect().right > edge + 0.5).length; }"""
-        )
-        assert names == 0, "every word of the chart is inside it"
-
-
-def test_print_and_no_script_say_the_numbers(maps: Any, browser: Any, tmp_path: Path) -> None:
-    context = browser.new_context()
-    page, _ = open_page(context, widget_page(FrontierPlayer(maps), tmp_path))
-    page.wait_for_selector("[data-ready]")
-    page.emulate_media(media="print")
-    assert not page.get_by_role("slider").is_visible() and not page.get_by_role("button").first.is_visible()
-    assert all(
-        page.locator(selector).is_visible() for selector in (".lrp-frontier-said", ".lrp-frontier-chart")
-    )
-    folded = page.locator("details.lrp-more:not([open])")
-    assert folded.locator("p").last.is_visible(), "folded numbers are on paper"
-    page.emulate_media(media="screen")
-    assert not folded.locator("p").last.is_visible()
-    context.close()
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(widget_page(FrontierPlayer(maps), tmp_path))
-    rows = {
-        row.locator("th").text_content(): row.locator("td").all_text_contents()
-        for row in page.locator(".lrp-widget tbody tr").all()
-    }
-    for way, counts in (("hybrid", "tokens with LOO"), ("groups", "groups"), ("random", "tokens with LOO")):
-        for at in {0, 1, len(maps[0]["tokens"])}:
-            step = maps[0]["ways"][way][at]
-            expected = [
-                str(step["forwards"]),
-                str(step["backwards"]),
-                *(say(step["r"][tokens]).replace("\u2212", "-") for tokens in NAMES),
-            ]
-            assert rows[f"{way.title()}, {counts}: {at}"] == expected
-    page.set_viewport_size({"width": 390, "height": 800})
-    heights = [row.bounding_box()["height"] for row in page.locator(".lrp-widget tbody th").all()]
-    assert max(heights) < 100, "words are whole also where the table is wider than a phone"
-    context.close()
-
-
 def test_an_undefined_r_says_so_and_breaks_the_line(show: Any) -> None:
     text = made(12, seed=1)
     for step in text["ways"]["groups"][4:6]:
@@ -422,47 +309,7 @@ def test_why_r_falls_is_said_where_it_does(show: Any) -> None:
     assert "fall" not in page.locator(".lrp-controls + .lrp-quiet").text_content()
 
 
-def test_the_axes_hold_the_way_in_force_alone(show: Any) -> None:
-    text = made(9)
-    text["ways"]["random"][3]["r"]["no-special"] = -0.3
-    page = show(FrontierPlayer([text]))
-    grid = page.locator(".lrp-frontier-chart > g").first
-    names = "nodes => nodes.map((node) => node.textContent)"
-    assert grid.locator("text").evaluate_all(names)[:2] == ["0.00", "0.25"]
-    put(page, way="random")
-    assert grid.locator("text").evaluate_all(names)[:2] == ["\u22120.50", "\u22120.25"]
-    weights = "nodes => nodes.map((node) => Number(getComputedStyle(node).opacity))"
-    assert page.locator(".lrp-frontier-line").evaluate_all(weights).count(1) == 2, "one line and its key"
-
-
-def test_python_moves_within_what_there_is(maps: Any) -> None:
-    player = FrontierPlayer(maps)
-    short, long = (len(record["tokens"]) for record in maps)
-    player.text = 1
-    player.step = long
-    player.text = 0
-    assert player.step == short
-    player.set_state({"text": 1, "step": long, "way": "random"})  # as a page with a kernel sends it
-    assert (player.text, player.step, player.way) == (1, long, "random")
-    assert repr(player) == "FrontierPlayer(2 texts; hybrid, groups, random)"
-    assert repr(FrontierPlayer(maps[:1])) == "FrontierPlayer(1 text; hybrid, groups, random)"
-    assert "<b>" not in (text := FrontierPlayer([hostile()]).fallback()) and "&lt;b&gt;" in text
-
-
 def test_six_texts_are_light_and_so_is_the_script() -> None:
     assert len(FrontierPlayer([made(24, seed=seed) for seed in range(6)]).page_html().encode()) < 60_000
     script = (STATIC / "frontier_player.js").read_text(encoding="utf-8")
     assert len(minified(script).encode()) < 14_000
-
-
-def test_a_step_repaints_64_tokens_within_a_frame(show: Any) -> None:
-    page = show(FrontierPlayer([made(64)]), viewport={"width": 800, "height": 900})
-    times = page.evaluate(
-        """() => { const model = document.querySelector('[data-companion-widget]').companion.model;
-          return Array.from({length: 60}, (_, k) => {
-            const start = performance.now();
-            model.set('step', k + 1); document.body.offsetHeight;
-            return performance.now() - start; }); }"""
-    )
-    print(f"repaint: median {np.median(times):.1f} ms, longest {max(times):.1f} ms")
-    assert np.quantile(times, 0.1) < 16

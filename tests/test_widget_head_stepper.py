@@ -98,15 +98,3 @@ def test_typed_numbers_are_taken_or_refused_in_words(page: Any) -> None:
     assert state_of(page, "q") == -1 and page.locator(".lrp-head-refusal").text_content() == ""
     put(page, step=3)
     check(page)
-
-
-def test_keys(page: Any) -> None:
-    page.get_by_role("button", name="The softmax").focus()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Enter")
-    assert state_of(page, "step") == 3
-
-
-def test_it_is_read_without_a_script() -> None:
-    head = HeadStepper()
-    assert repr(head) == "HeadStepper([CLS], slow, charming)" and "2.8664" in head.fallback()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import put, state_of, widget_page
+from browsing import complaints_of_axe, put, state_of, widget_page
 
 import lrp_companion as lrp
 from lrp_companion import InputError, LayerFlow
@@ -25,6 +25,7 @@ def flows(clf: Any) -> list[dict[str, Any]]:
             "attnlrp": lrp.layer_relevance(clf, text),
             "cp-lrp": lrp.layer_relevance(clf, text, bypass=everything),
             "loo": lrp.attribute(clf, text, method="loo")[0],
+            "key-cut": lrp.layer_relevance(clf, text, cut=("key", "special")),
         }
         for text in TEXTS
     ]
@@ -37,7 +38,8 @@ def page(flows: Any, clf: Any, show: Any) -> Any:
 
 def check(page: Any, flows: list[dict[str, Any]]) -> None:
     """What stands in the page is what the package computed for this text and level."""
-    *pair, loo = flows[state_of(page, "text")].values()
+    one, other, loo, cut = flows[state_of(page, "text")].values()
+    pair = [cut if state_of(page, "cut") else one, other]
     step = state_of(page, "step")
     scale = max(abs(flow.scores[step]).max() for flow in pair)
     for k, flow in enumerate(pair):
@@ -149,7 +151,7 @@ def test_a_change_is_told_in_parts(page: Any) -> None:
 
 
 def test_the_first_token_can_be_left_out(page: Any, flows: Any) -> None:
-    *pair, loo = flows[0].values()
+    *pair, loo, _ = flows[0].values()
     page.get_by_role("button", name="Without [CLS]").click()
     assert state_of(page, "without") is True
     for k, flow in enumerate(pair):
@@ -158,6 +160,29 @@ def test_the_first_token_can_be_left_out(page: Any, flows: Any) -> None:
         r = float(title.split(" ")[-1])
         assert r == pytest.approx(lrp.pearson(flow.scores[-1][1:], loo.scores[1:]), abs=0.0051)
         assert not panel.locator(".lrp-flow-level > i:nth-child(2)[data-heat]").count()
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 1000), ("dark", 390)])
+def test_keys_go_off_and_on(flows: Any, clf: Any, show: Any, theme: str, width: int) -> None:
+    """The switch puts the cut flow in the first panel, of every text; the address keeps it."""
+    widget = LayerFlow([*flows, {name: flows[0][name] for name in ("attnlrp", "cp-lrp")}], labels=clf.labels)
+    page = show(widget, theme=theme, viewport={"width": width, "height": 900}, axe=True)
+    switch, title = page.get_by_role("button", name="Keys off"), page.locator(".lrp-flow-title b").first
+    assert (switch.get_attribute("aria-pressed"), title.text_content()) == ("false", "AttnLRP")
+    switch.focus()
+    page.keyboard.press("Enter")
+    assert (switch.get_attribute("aria-pressed"), title.text_content()) == ("true", "AttnLRP, keys off")
+    page.wait_for_function("location.hash.includes('flow.cut=1')")
+    for text, step in ((0, 4), (1, 2)):
+        put(page, text=text, step=step)
+        check(page, flows)
+    assert not complaints_of_axe(page, ".lrp-widget")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    put(page, text=2)
+    assert switch.is_hidden() and title.text_content() == "AttnLRP", "a text without it"
+    put(page, text=1)
+    switch.click()
+    check(page, flows)
 
 
 def test_playing_goes_down_and_stops(flows: Any, browser: Any, tmp_path: Path) -> None:
@@ -192,7 +217,8 @@ def test_other_methods_are_refused_and_it_is_read_without_a_script(flows: Any, c
         with pytest.raises(InputError, match="the same two methods"):
             LayerFlow(wrong)
     assert repr(widget) == f"LayerFlow(2 texts; attnlrp, cp-lrp; {clf.card.layers + 2} levels)"
-    assert "film" in widget.fallback() and "Relevance of the words" in widget.fallback()
+    for said in ("film", "Relevance of the words", "AttnLRP, keys off"):
+        assert said in widget.fallback()
 
 
 def test_a_live_sentence_feeds_the_grids_and_keeps_the_level(flows: list[Any], clf: Any) -> None:

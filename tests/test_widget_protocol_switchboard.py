@@ -7,14 +7,13 @@ from __future__ import annotations
 import copy
 import re
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from browsing import put, state_of, stroke, widget_page
+from browsing import put, state_of
 
-from lrp_companion import InputError, ProtocolSwitchboard
+from lrp_companion import ProtocolSwitchboard
 from lrp_companion.widgets.base import packed
 
 LACKS = -32768
@@ -365,52 +364,10 @@ def test_the_picture_holds_every_combination_in_order(run: str, page: Any) -> No
         assert (mean == "–") if expected is None else number(mean) == pytest.approx(expected, abs=0.0051)
 
 
-def test_tabs_keep_each_boards_state(page: Any) -> None:
-    page.get_by_role("radio", name="tokens all").click()
-    page.get_by_role("tab", name="Text").focus()
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Enter")
-    assert (state_of(page, "board"), *state(page)) == ("digits", "net", ["yes", "8"])
-    assert page.get_by_role("tab", name="Digits").get_attribute("aria-selected") == "true"
-    assert page.locator(".lrp-presets").count() == 0
-    assert not page.get_by_text("the paper (choices unknown)").is_visible()
-    assert page.locator("fieldset").nth(2).locator("input").evaluate_all(
-        "all => all.map((node) => node.value)"
-    ) == ["8", "512"]
-    page.get_by_role("radio", name="steps 512").click()
-    check(page, "net", ["yes", "512"])
-    page.get_by_role("tab", name="Text").click()
-    assert (state_of(page, "board"), *state(page)) == ("text", "sst", ["word", "all", "attention-mask"])
-    check(page, *state(page))
-    page.get_by_role("tab", name="Digits").click()
-    assert state(page) == ("net", ["yes", "512"])
-
-
 def test_examples_without_r_are_counted(page: Any) -> None:
     assert ", n = 872: " in page.locator(".lrp-words").text_content()
     put(page, choices=["word", "all", "mask"])
     assert ", n = 865 (7 more without r): " in page.locator(".lrp-words").text_content()
-
-
-def test_the_state_survives_in_the_address(data: Any, show: Any, visit: Any) -> None:
-    page = show(ProtocolSwitchboard(data))
-    page.get_by_role("radio", name="run imdb").click()
-    page.get_by_role("radio", name="site word+position").click()
-    page.wait_for_function("location.hash.includes('word%2Bposition')")
-    assert "switchboard.choices=word%2Bposition,no-special,attention-mask" in page.url
-    assert "switchboard.board" not in page.url
-    other = visit(page.url)
-    other.wait_for_selector("[data-ready]")
-    assert state(other) == ("imdb", ["word+position", "no-special", "attention-mask"])
-    check(other, *state(other))
-    base = page.url.split("#")[0]
-    other.goto(f"{base}#switchboard.board=digits&switchboard.run=net&switchboard.choices=no,512")
-    check(other, "net", ["no", "512"])
-    # not measured: the nearest is shown
-    other.goto(f"{base}#switchboard.run=imdb&switchboard.choices=word,all,delete")
-    check(other, "imdb", ["word", "all", "mask"])
-    other.goto(f"{base}#switchboard.board=digits")  # the rest is the board's start
-    check(other, "net", ["yes", "8"])
 
 
 def test_an_address_with_an_options_former_key_opens(data: Any, show: Any, visit: Any) -> None:
@@ -424,186 +381,21 @@ def test_an_address_with_an_options_former_key_opens(data: Any, show: Any, visit
     assert state(other) == ("sst", ["word+position", "all", "mask"])
 
 
-def hostile(data: dict[str, Any]) -> dict[str, Any]:
-    bad = copy.deepcopy(data)
-    for board, text in zip(bad["boards"], ("<img src=x onerror=alert(1)>", "</script>&amp;"), strict=True):
-        board["label"] = board["a"] = board["axes"][0]["label"] = board["axes"][0]["options"][0][
-            "label"
-        ] = board["runs"][0]["label"] = text
-        board["presets"] = [{"label": text, "state": {}}]
-    return bad
-
-
-OUTSIDE = """() => {
-  const box = document.querySelector('.lrp-widget').getBoundingClientRect();
-  const inside = '.lrp-measures :is(th, td, svg), .lrp-ends *, .lrp-spec > *, .lrp-turn label';
-  return [...document.querySelectorAll(inside)]
-    .map((node) => node.getBoundingClientRect())
-    .filter((node) => node.width && (node.left < box.left || node.right > box.right + 0.5)).length;
-}"""  # what a page cuts off does not make it wider, so its own width tells nothing
-
-
-@pytest.mark.parametrize("width", [360, 460, 660, 1000])
-def test_long_names_stay_inside(data: Any, show: Any, width: int) -> None:
-    long = copy.deepcopy(data)
-    for board in long["boards"]:
-        board |= {"a": "AttnLRP read from the left", "b": "AttnLRP read from the right"}
-    page = show(ProtocolSwitchboard(long), viewport={"width": width, "height": 900})
-    for tab in page.get_by_role("tab").all():
-        tab.click()
-        assert page.evaluate(OUTSIDE) == 0 and page.locator(".lrp-strip").first.bounding_box()["width"] > 100
-
-
-def test_a_finger_scrolls_over_the_curve_draws_across_it_and_taps(data: Any, show: Any) -> None:
-    page = show(
-        ProtocolSwitchboard(data), viewport={"width": 390, "height": 500}, has_touch=True, is_mobile=True
-    )
-    curve = page.locator("[role=slider]")
-    curve.scroll_into_view_if_needed()
-    rank = lambda: int(curve.get_attribute("aria-valuenow"))  # noqa: E731
-
-    def at(part: float) -> tuple[float, float]:
-        box = curve.bounding_box()
-        return box["x"] + part * box["width"], box["y"] + box["height"] / 2
-
-    start = rank()
-    assert stroke(page, at(0.8), 3, 90) < -20 and rank() == start
-    stroke(page, at(0.2), 60, 4)
-    drawn = rank()
-    page.touchscreen.tap(*at(0.9))
-    assert start != drawn < rank()
-
-
-def test_hostile_labels_are_text_and_a_phone_has_room(data: Any, show: Any) -> None:
-    phone = {"viewport": {"width": 360, "height": 740}, "has_touch": True}
-    page = show(ProtocolSwitchboard(hostile(data)), **phone)
-    text = "<img src=x onerror=alert(1)>"
-    assert page.locator("legend").nth(1).text_content() == text
-    assert page.get_by_role("button", name=text).count() == 1
-    assert page.locator("img").count() == 0 and page.evaluate("document.documentElement.scrollWidth") <= 360
-    page = show(ProtocolSwitchboard(data), **phone)
-    page.get_by_text("site embedding").first.tap()
-    page.locator("[role=slider]").scroll_into_view_if_needed()
-    check(page, "sst", ["embedding", "no-special", "attention-mask"])
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    assert page.evaluate(OUTSIDE) == 0
-    assert (
-        min(
-            page.locator(".lrp-turn label").evaluate_all(
-                "all => all.map((node) => node.getBoundingClientRect().height)"
-            )
-        )
-        >= 24
-    )
-
-
-def test_print_and_no_script_say_the_choices_and_numbers(
-    data: Any, page: Any, browser: Any, tmp_path: Path
-) -> None:
-    page.emulate_media(media="print")
-    assert (
-        not page.locator("fieldset").first.is_visible() and not page.get_by_role("button").first.is_visible()
-    )
-    assert all(page.locator(f".lrp-{part}").is_visible() for part in ("chosen", "words", "picture"))
-    assert page.locator(".lrp-chosen").text_content() == (
-        "run sst; site is: site word; tokens is: tokens no-special; removal is: removal attention-mask"
-    )
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(widget_page(ProtocolSwitchboard(data), tmp_path))
-    tables = page.locator(".lrp-widget table")
-    assert tables.count() == 2 and tables.first.locator("tbody tr").count() == 2
-    shown = tables.first.locator("tbody tr").nth(1).locator("th, td").all_text_contents()
-    assert shown[:5] == ["elsewhere", "run imdb", "site embedding", "tokens all", "removal mask"]
-    assert shown[-1] == "1000"
-    cell = cells()["imdb"][2, 1, 1] / 10_000
-    assert shown[5:8] == [
-        f"{m:.2f} [{low:.2f}, {high:.2f}]" for m, low, high in (cell[3:6], cell[:3], cell[6:])
-    ]
-    context.close()
-
-
-def test_a_change_repaints_432_combinations_within_a_frame(show: Any) -> None:
-    axes = {f"x{k}": [str(option) for option in range(size)] for k, size in enumerate((3, 2, 2, 4, 3, 3))}
-    runs = [run_of(f"r{seed}", made((3, 2, 2, 4, 3, 3), seed=seed)) for seed in range(6)]
-    switchboard = ProtocolSwitchboard(
-        {"boards": [board_of("text", axes, runs), board_of("digits", axes, runs)]}
-    )
-    assert len(switchboard.page_html()) < 400_000
-    page = show(switchboard, viewport={"width": 800, "height": 900})
-    times = page.evaluate(
-        """() => { const model = document.querySelector('[data-companion-widget]').companion.model;
-          return Array.from({length: 60}, (_, k) => {
-            const start = performance.now();
-            model.set('choices', [k % 3, k % 2, 0, k % 4, 0, 0].map(String)); document.body.offsetHeight;
-            return performance.now() - start; }); }"""
-    )
-    print(f"repaint: median {np.median(times):.1f} ms, longest {max(times):.1f} ms")
-    assert np.quantile(times, 0.1) < 16
-
-
-def test_python_shows_and_refuses_the_same(data: Any) -> None:
-    board = ProtocolSwitchboard(data)
-    for run in ("sst", "imdb"):
-        board.run = run
-        for choices, cell in combinations(run):
-            board.choices = choices
-            shown = board.values()
-            assert list(shown) == ["CP-LRP", "AttnLRP", "difference"]
-            for interval, first in zip(shown.values(), (3, 0, 6), strict=True):
-                expected = [
-                    np.nan if step == LACKS else step / 10_000 for step in cell[first : first + 3].tolist()
-                ]
-                assert [interval.mean, interval.low, interval.high] == pytest.approx(
-                    expected, abs=1e-12, nan_ok=True
-                )
-            undefined = 7 if (run, choices) == ("sst", ["word", "all", "mask"]) else 0
-            assert (shown["difference"].n, shown["difference"].undefined) == (
-                (872 if run == "sst" else 1000) - undefined,
-                undefined,
-            )
-    for bad in (
-        ["word"],
-        ["word", "all", "erase"],
-        ["word", "all", "delete"],
-        ["word+position", "all", "attention-mask"],
-    ):
-        with pytest.raises(InputError, match="measured in the run imdb"):
-            board.choices = bad
-
-
-def test_python_moves_to_what_there_is(data: Any) -> None:
-    board = ProtocolSwitchboard(data)
-    board.choices = ["word", "all", "delete"]
-    board.run = "imdb"
-    assert board.choices == ["word", "all", "mask"]
-    board.board = "digits"
-    assert (board.run, board.choices) == ("net", ["yes", "8"])
-    # as a page with a kernel sends it
-    board.set_state({"board": "text", "run": "imdb", "choices": ["embedding", "all", "mask"]})
-    assert (board.board, board.run, board.choices) == ("text", "imdb", ["embedding", "all", "mask"])
-
-
-def test_it_says_what_it_holds_and_escapes_it(data: Any) -> None:
-    assert (
-        repr(ProtocolSwitchboard(data))
-        == "ProtocolSwitchboard(Text: 2 runs, 18 combinations; Digits: 1 run, 4 combinations)"
-    )
-    text = ProtocolSwitchboard(hostile(data)).fallback()
-    assert "<img" not in text
-    assert "&lt;img src=x onerror=alert(1)&gt;" in text
-    assert "&lt;/script&gt;&amp;amp;" in text
-
-
-def test_switches_and_curve_come_first_and_the_rest_on_demand(page: Any) -> None:
-    row, numbers = page.locator(".lrp-option").first, page.locator(".lrp-measures")
-    assert not row.is_visible() and not numbers.is_visible() and page.locator(".lrp-cursor").is_visible()
-    fold = page.get_by_role("button", name="Show the options beneath the curve")
-    fold.click()
-    assert row.is_visible() and page.locator(".lrp-fold").get_attribute("aria-expanded") == "true"
-    page.locator(".lrp-more summary").click()
-    assert numbers.is_visible()
-    rungs = page.locator(".lrp-rungs > span")
-    assert all(rung.bounding_box()["height"] < 24 for rung in rungs.all()), "a label is broken"
-    page.locator(".lrp-fold").click()
-    assert not row.is_visible()
+def test_the_curve_begins_with_site_tokens_and_map_and_has_all_on_demand(show: Any) -> None:
+    axes = {
+        "site": ["word", "all"],
+        "tokens": ["few", "all"],
+        "removal": ["mask", "pad"],
+        "map": ["raw", "sum"],
+    }
+    board = board_of("text", axes, [run_of("sst", made((2, 2, 2, 2), seed=5))])
+    page = show(ProtocolSwitchboard({"boards": [board]}))
+    assert "8 combinations" in page.inner_text(".lrp-all .lrp-heading")
+    page.get_by_role("radio", name="removal pad").click()
+    words = page.locator(".lrp-words")
+    pad = np.sort(made((2, 2, 2, 2), seed=5)[:, :, 1, :, 6].ravel())
+    here = made((2, 2, 2, 2), seed=5)[0, 0, 1, 0, 6]
+    assert int(words.get_attribute("data-rank")) == pad.tolist().index(here) + 1
+    page.get_by_role("button", name="Show all 16").click()
+    assert "All 16 combinations" in page.inner_text(".lrp-all .lrp-heading")
+    page.wait_for_function("location.hash.includes('switchboard.all=1')")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from typing import Any
@@ -322,54 +321,6 @@ def test_a_negative_sum_is_said(shown: Open, digits: list[dict[str, Any]]) -> No
     assert len(seen) > 1
 
 
-def test_the_sentence_on_top_is_what_is_announced(shown: Open) -> None:
-    page = shown()
-    assert re.match(
-        r"Left, \(QK\u1d40\)V: queries get 0.25, keys 0.25, values 0.50 of the relevance. r with LOO \S+; the"
-        r" map adds up to \S+; the logit is \S+\.$",
-        sentence(page),
-    )
-    for change, start in (
-        ({"shares": [0.2, 0.3, 0.5]}, "At the ring: queries get 0.20"),
-        ({"digit": 3}, "At"),
-    ):
-        put(page, **change)
-        said = page.locator(".lrp-said").text_content()
-        page.wait_for_function(
-            "said => document.querySelector('[role=status]').textContent === said", arg=said
-        )
-        assert said.startswith(start)
-    put(page, map="sum-to-one", shares=list(POINTS["CP"]))
-    assert "CP-LRP: queries get 0.00" in sentence(page) and sentence(page).endswith("the map adds up to 1.")
-
-
-def test_what_holds_at_every_point_is_said_only_where_it_does(shown: Open, show: Any) -> None:
-    """Without biases each map keeps the whole logit, and those of keys and values are equal."""
-    plain = share_digits(LinearAttention(dim=4, seed=3, dtype=torch.float64), pictures(), LABELS)
-    equal = "Keys and values lead to one map in this network"
-    page = show(SharesSimplex(plain))
-    assert page.get_by_text(equal).is_visible() and "to the logit" in sentence(page)
-    assert sentence(page).endswith("as every point does.")
-    page = shown()
-    assert not page.get_by_text(equal).count() and "every point" not in sentence(page)
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("size", [(1366, 660), (360, 740)])
-def test_the_sentence_and_the_triangle_fit_one_screen(theme: str, size: tuple[int, int], shown: Open) -> None:
-    """On a laptop the whole widget does, beside the page's bar; nothing moves while the sentence changes."""
-    page = shown(theme=theme, viewport={"width": size[0], "height": size[1]})
-    whole, triangle = (page.locator(name).bounding_box() for name in (".lrp-widget", ".lrp-triangle"))
-    assert triangle["y"] + triangle["height"] - whole["y"] < size[1] - 60
-    assert size[0] < 1000 or whole["height"] <= size[1] - 56
-    for digit in range(COUNT):
-        for kind in MAPS_COMPARED:
-            put(page, digit=digit, map=kind, shares=[0.62, 0.2, 0.18])
-            assert abs(page.locator(".lrp-triangle").bounding_box()["y"] - triangle["y"]) < 1
-    filters = page.locator("canvas").evaluate_all("nodes => nodes.map(n => getComputedStyle(n).filter)")
-    assert {kind.startswith("invert") for kind in filters} == {theme == "dark"}, "dark pictures on dark pages"
-
-
 def test_a_map_whose_sum_cancels_is_undefined_and_not_drawn(show: Any) -> None:
     flat = {"image": np.ones((2, 2)), "label": 3, "predicted": 3, "logit": 0.0, "loo": [1, 2, 3, 4]}
     widget = SharesSimplex(
@@ -383,27 +334,6 @@ def test_a_map_whose_sum_cancels_is_undefined_and_not_drawn(show: Any) -> None:
     put(page, shares=[0, 0, 1], map="raw")  # a map of zeros
     assert page.locator("dl").get_attribute("data-r") == "NaN"
     assert float(page.locator("dl").get_attribute("data-gap-left")) == pytest.approx(2)
-
-
-def test_a_phone_needs_no_sideways_scrolling(shown: Open) -> None:
-    page = shown(viewport={"width": 360, "height": 740})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    sizes = page.locator("button, input, .lrp-handle").evaluate_all(
-        "nodes => nodes.map((n) => n.getBoundingClientRect().height)"
-    )
-    scale = page.locator("svg[aria-label='Shares of relevance']").bounding_box()["width"] / 340
-    boxes = [size for size in sizes if size > 14]  # radio buttons stand in labels
-    assert min(boxes) >= 24 and 14 * scale >= 11
-
-
-def test_print_keeps_the_state_and_leaves_the_controls_out(shown: Open) -> None:
-    page = shown()
-    page.emulate_media(media="print")
-    assert page.get_by_text("queries get 0.25, keys 0.25, values 0.50 of the relevance").first.is_visible()
-    assert (
-        not page.get_by_label("queries", exact=True).is_visible()
-        and not page.get_by_role("button", name="digit 7").is_visible()
-    )
 
 
 class TestPython:
@@ -430,21 +360,3 @@ class TestPython:
     def test_a_net_without_a_square_of_tokens_is_refused(self) -> None:
         with pytest.raises(InputError, match="square number of tokens"):
             share_digits(LinearAttention(tokens=5, dim=2), np.zeros((1, 5)), [0])
-
-    def test_maps_of_another_size_are_refused(self, digits: list[dict[str, Any]]) -> None:
-        with pytest.raises(InputError, match="one number per pixel"):
-            SharesSimplex([{**digits[0], "loo": np.zeros(4)}])
-
-    def test_a_page_without_a_script_has_the_numbers_as_a_table(self, digits: list[dict[str, Any]]) -> None:
-        widget = SharesSimplex(digits, address="mine")
-        widget.shares = [0.2, 0.3, 0.5]
-        page = widget.page_html()
-        assert len(page.encode()) < 300_000 and 'data-address="mine"' in page
-        json.dumps(widget.state(), allow_nan=False)
-        r = agreement(widget.scores(), digits[0]["loo"], EVERYWHERE, Protocol(tokens="all"))
-        assert (
-            f">{r:.3f}</td>" in widget.fallback()
-            and "digit 7, predicted" in widget.fallback()
-            and ">here<" in widget.fallback()
-        )
-        assert repr(widget) == "SharesSimplex(10 digits, shares 0.20, 0.30, 0.50)"

@@ -154,30 +154,6 @@ def test_tokens_come_and_go(page: Any) -> None:
     assert not page.get_by_role("button", name="− token", exact=True).is_enabled()
 
 
-def test_six_tokens_fit_a_phone(show: Any) -> None:
-    page = show(SoftmaxLab(), viewport={"width": 360, "height": 740}, axe=True)
-    put(page, logits=[-1.5] * 6, values=[-0.25] * 6)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    wide = (
-        "[...document.querySelectorAll('.lrp-lab td > span')]"
-        ".filter(span => span.offsetWidth > span.parentNode.offsetWidth).length"
-    )
-    assert page.evaluate(wide) == 0
-
-
-def test_lists_of_two_lengths_in_the_address_are_cut_to_the_shorter(show: Any) -> None:
-    page = show(SoftmaxLab(), "#softmax.logits=1,2,3")
-    assert page.locator(".lrp-pair").count() == 3
-
-
-def test_without_a_script_the_start_is_a_table_of_the_packages_numbers() -> None:
-    lab, step = SoftmaxLab(), SoftmaxStep([2, 1, 0, 0], [1, -0.5, 0.5, 0.25])
-    for number in (*step.loo(), *step.attnlrp(), *step.cp_lrp()):
-        assert f"{abs(number):.3f}" in lab.fallback()
-    lab.logits = [1, 2, 3]
-    assert "token 3" in lab.fallback() and "token 4" not in lab.fallback() and len(lab.page_html()) < 10_000
-
-
 def test_numbers_and_answers_come_on_demand(page: Any) -> None:
     number = page.locator(".lrp-row-loo td span").first
     assert number.evaluate("node => getComputedStyle(node).visibility") == "hidden"

@@ -11,19 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import traitlets
 from browsing import complaints_of_axe, open_page, put, state_of, widget_page
 from widget_cases import widget_arguments
 
 import lrp_companion.widgets as widgets
-from lrp_companion.checks import InputError
 from lrp_companion.widgets.base import front_ends
 
 WRONG = {  # by the widget's name in an address: what a link may hold that names no state
     "FrontierPlayer": "passes: text=2 text=-1 text=0.5 step=99 step=-1 step=1.5 way=nobody way=toString"
     " tokens=constructor way=<b>",
     "HeadStepper": "head: step=9 k=1,2 v=1,2,99 rules=constructor q=<b>",
-    "LayerFlow": "flow: text=2 step=99 step=-1 step=0.5 text=<b> without=2",
+    "LayerFlow": "flow: text=2 step=99 step=-1 step=0.5 text=<b> without=2 cut=2",
     "LayerPaths": "paths: run=<b> protocol= path=sideways layer=0 layer=13 layer=1.5",
     "LayerToggles": "layers: bypassed=9 bypassed=1,1 bypassed=<img%20onerror=alert(1)> sentence=7 sentence=x"
     " site=nowhere amounts=2,2,2 amounts=0.5 mode= tokens=%00 unknown=1 text=mine other=x compare=1 target=0"
@@ -46,7 +44,7 @@ WRONG = {  # by the widget's name in an address: what a link may hold that names
 KEPT: dict[str, dict[str, Any]] = {  # another state than the start, as a reader may leave it
     "FrontierPlayer": {"text": 1, "way": "random", "tokens": "all", "step": 3},
     "HeadStepper": {"q": -1.5, "k": [0, 1, 2], "v": [1, -2, 3], "rules": "cp-lrp", "step": 2},
-    "LayerFlow": {"text": 1, "without": True, "step": 2},
+    "LayerFlow": {"text": 1, "without": True, "cut": True, "step": 2},
     "LayerPaths": {"path": "front-to-back", "layer": 2},
     "LayerToggles": {"sentence": 1, "site": "word+position", "bypassed": [1]},
     "OutlierScene": {"without": True, "ranked": True},
@@ -55,20 +53,6 @@ KEPT: dict[str, dict[str, Any]] = {  # another state than the start, as a reader
     "ProtocolSwitchboard": {"choices": ["b", "a"]},
     "SharesSimplex": {"shares": [0.2, 0.3, 0.5], "digit": 1, "map": "sum-to-one"},
     "SoftmaxLab": {"logits": [1, 2, 3], "values": [0.5, -0.5, 1.5]},
-}
-REFUSED: dict[str, list[tuple[str, Any]]] = {  # what there is not, by trait
-    "FrontierPlayer": [("text", 2), ("text", -1), ("step", 99), ("way", "ig"), ("tokens", "words")],
-    "HeadStepper": [("step", 5), ("rules", "lrp"), ("q", 21), ("k", [1, 2]), ("v", [1, 2, 30])],
-    "LayerFlow": [("text", 2), ("step", 99)],
-    "LayerPaths": [("run", "none"), ("protocol", "raw"), ("path", "up"), ("layer", 0), ("layer", 13)],
-    "LayerToggles": [("bypassed", [9]), ("amounts", [0.5]), ("sentence", 2), ("mode", "maybe")],
-    "OutlierScene": [("without", 2), ("ranked", "x")],
-    "PerturbationPlayer": [("text", 2), ("step", 99), ("left", "nobody"), ("order", "sideways")],
-    "ProductTree": [("values", [1]), ("values", [1, 1e61]), ("grouping", "x1 x2"), ("grouping", "x2 x1 x3")],
-    "ProtocolSwitchboard": [("board", "images"), ("run", "net"), ("choices", ["a"]), ("choices", ["a", "z"])],
-    "SharesSimplex": [("shares", [0.5, 0.5]), ("shares", [1, 1, -1]), ("shares", [0.5] * 3), ("digit", 10)],
-    "SoftmaxLab": [("logits", [9, 0, 0]), ("values", [1, 2]), ("values", [0] * 7)],
-    "TokenHeatmap": [("chosen", 1), ("chosen", -1)],
 }
 SAID = """() => {
   const copy = document.querySelector('.lrp-widget').cloneNode(true);
@@ -97,16 +81,6 @@ def test_no_widget_is_forgotten() -> None:
 
 
 @every_widget
-def test_python_refuses_what_there_is_not_and_stays_as_it_was(name: str, made: Any) -> None:
-    widget = made(name)
-    before = widget.page_html(), repr(widget)
-    for trait, value in REFUSED[name]:
-        with pytest.raises((traitlets.TraitError, InputError)):
-            setattr(widget, trait, value)
-        assert (widget.page_html(), repr(widget)) == before
-
-
-@every_widget
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_phone_axe_and_the_tab_key(name: str, theme: str, made: Any, show: Any) -> None:
     page = show(made(name), theme=theme, axe=True, viewport={"width": 360, "height": 740})
@@ -119,6 +93,20 @@ def test_a_phone_axe_and_the_tab_key(name: str, theme: str, made: Any, show: Any
         assert stops < 60, "the Tab key does not leave the widget"
         page.keyboard.press("Tab")
     assert stops, "the Tab key does not reach the widget"
+
+
+@every_widget
+def test_print_has_no_controls_and_without_a_script_there_is_a_text(
+    name: str, made: Any, show: Any, browser: Any, tmp_path: Path
+) -> None:
+    page = show(made(name))
+    page.emulate_media(media="print")
+    assert page.locator(".lrp-controls:visible").count() == 0
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(widget_page(made(name), tmp_path))
+    assert page.locator(".lrp-widget :is(table, ol)").first.inner_text().strip()
+    context.close()
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import traitlets
 from browsing import complaints_of_axe, put, state_of, widget_page
 
 from lrp_companion.attribution import Attribution
@@ -105,12 +104,6 @@ def test_a_widget_says_what_it_is_and_never_where_it_lies_in_memory() -> None:
     assert "<img" not in bundle["text/html"]
 
 
-@pytest.mark.parametrize("address", ["", "two words", "a.b", "<b>", 3])
-def test_an_address_that_cannot_stand_in_a_link_is_refused(address: Any) -> None:
-    with pytest.raises(traitlets.TraitError):
-        TokenHeatmap(hostile_map(), address=address)
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_heat_map_shows_hostile_tokens_as_text_with_values_on_focus(theme: str, show: Any) -> None:
     record = hostile_map()
@@ -158,7 +151,7 @@ def test_a_page_without_javascript_can_be_read(browser: Any, tmp_path: Path) -> 
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(widget_page(TokenHeatmap(hostile_map()), tmp_path))
-    assert page.locator("li bdi").all_text_contents()[1] == HOSTILE[1]
+    assert page.locator(".lrp-tokens > li").all_text_contents()[1].startswith(HOSTILE[1])
     context.close()
 
 

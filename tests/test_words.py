@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from lrp_companion.checks import InputError
-from lrp_companion.words import asked_spans, readable, sentence_spans, units_of, word_spans
+from lrp_companion.words import readable, sentence_spans, units_of, word_spans
 
 # "Zürich café" as a byte-level vocabulary spells it
 BYTES = ("<s>", "Z", "Ã", "¼", "rich", "Ġca", "f", "Ã", "©", "</s>")
@@ -94,18 +94,11 @@ def test_spans_are_phrases_or_places() -> None:
     ("unit", "words"),
     [
         ("syllable", "unit 'syllable'"),
-        (3, "unit 3"),
-        ([], r"unit \[\]"),
         (["film"], "'film', 0 times"),
         (["i", "c"], "'c', 2 times"),
-        ([(0, 99)], r"\(0, 99\)"),
-        ([(3, 3)], r"\(3, 3\)"),
-        ([(0, 1.5)], "1.5"),
-        ([(True, 2)], "True"),
-        ([(0, 6), "rich"], r"begins before 6"),
         (["  "], "0 times"),
+        ([(0, 6), "rich"], "overlap"),
         ([(6, 7)], "without a token"),
-        ([(1, 2), (2, 3), None], "span None"),
         ([(2, 3), (4, 5)], "two spans in the token"),
     ],
 )
@@ -116,52 +109,21 @@ def test_what_is_no_unit_is_refused(unit: object, words: str) -> None:
         units("word", offsets=())
 
 
-def test_spans_come_in_reading_order() -> None:
-    assert asked_spans("test", "a b c", ["c", (0, 2), "b"]) == [(0, 1), (2, 3), (4, 5)]
-
-
-@pytest.mark.parametrize(
-    "word",
-    [
-        "3.5", "10,000", "12:30", "12:30:45", "9/10", "1.2.3", ".5", "-5", "+3", "-3.5", "50%", "$5.99", "5€",
-        "-$5", "3.5-inch", "@ann", "#rain", "#1", "e.g.", "i.e.", "U.S.", "U.S", "p.m.", "Ph.D.", "J.R.R.",
-        "U.S.-based", "C++", "C++11", "C#", "https://example.org/a_b?c=1#d", "www.example.org",
-        "ann.b@mail.example.org", "well-made", "it's", "don't", "1990's", "٣٫٥",
-    ],
-)  # fmt: skip
-def test_numbers_names_and_addresses_are_one_word(word: str) -> None:
-    for text in (
-        f"it was {word} then",
-        f"{word} was it",
-        f"it was {word}",
-        f"(see {word})",
-        f"so {word}, then",
-    ):
-        assert word in [text[start:end] for start, end in word_spans(text)], text
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        (
+            "it's a well-made 1990's film, 3.5-inch",
+            ["it's", "a", "well-made", "1990's", "film", ",", "3.5-inch"],
+        ),
+        ("10,000 at 12:30:45, 9/10.", ["10,000", "at", "12:30:45", ",", "9/10", "."]),
         ("it ended at 3.", ["it", "ended", "at", "3", "."]),
-        ("at 3.5.", ["at", "3.5", "."]),
-        ("at 50%!", ["at", "50%", "!"]),
-        ("10,000, or", ["10,000", ",", "or"]),
-        ("by @ann.", ["by", "@ann", "."]),
-        ("see https://a.org/b.", ["see", "https://a.org/b", "."]),
-        ("(www.a.org)", ["(", "www.a.org", ")"]),
-        ("plan B. So", ["plan", "B", ".", "So"]),
         ("wait...what", ["wait", "...", "what"]),
-        ("end.It was", ["end", ".", "It", "was"]),
-        ("he said:yes", ["he", "said", ":", "yes"]),
-        ("a - b", ["a", "-", "b"]),
-        ("x#y", ["x", "#", "y"]),
-        ("a@b", ["a", "@", "b"]),
-        ("3. 4", ["3", ".", "4"]),
-        (":) http://", [":)", "http", "://"]),
+        ("end.It a - b", ["end", ".", "It", "a", "-", "b"]),
+        ("so 'tis well-", ["so", "'", "tis", "well", "-"]),
     ],
 )
-def test_signs_that_end_a_word_stand_apart(text: str, words: list[str]) -> None:
+def test_signs_within_a_word_and_at_its_end(text: str, words: list[str]) -> None:
     assert [text[start:end] for start, end in word_spans(text)] == words
 
 

@@ -55,10 +55,12 @@ def widget_arguments(clf: Any, *further: str) -> dict[str, dict[str, Any]]:
     net = lrp.LinearAttention(tokens=16, dim=4, bias=True, seed=3, dtype=torch.float64)
     images = np.random.default_rng(0).random((2, 4, 4))
     lattices, loo = [lrp.layer_lattice(clf, text) for text in texts], records["loo"][0]
-    bypass = {"attnlrp": [], "cp-lrp": [1, 2]}
-    flows = [
-        {name: lrp.layer_relevance(clf, text, bypass=of) for name, of in bypass.items()} for text in texts
-    ]
+    ways: dict[str, Any] = {
+        "attnlrp": {},
+        "cp-lrp": {"bypass": [1, 2]},
+        "key-cut": {"cut": ("key", "special")},
+    }
+    flows = [{name: lrp.layer_relevance(clf, text, **of) for name, of in ways.items()} for text in texts]
     model = {"name": "tiny", "labels": ["no", "yes"], "layers": 2, "folder": "m/", "fetched": 1, "memory": 1}
     return {
         "TokenHeatmap": {"attributions": [loo], "titles": ["one"], "loo": loo},

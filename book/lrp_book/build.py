@@ -30,15 +30,16 @@ from papermill.exceptions import PapermillExecutionError
 
 from lrp_book import nbgrader, sessions
 from lrp_book import student as editions
-from lrp_book.parameters import check_parameters, check_values, from_make
-from lrp_book.sphinx import appendix, your_sentence
+from lrp_book.parameters import check_names, check_parameters, check_values, from_make
+from lrp_book.sphinx import your_sentence
 from lrp_companion.checks import CompanionError, InputError, choose
 from lrp_companion.terminal import BAD_INPUT, STOPPED, complain
 
 ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = tuple(ROOT / name for name in ("lrp_companion", "book/lrp_book", "book/lrp_exercises"))
 AT_ONCE = min(2, os.cpu_count() or 1)  # notebooks: much of each is one thread's work
 # A notebook that is given one of these may read what no key covers: a folder, the hub.
-_OUTSIDE = ("source", "data_dir", "model", "data")
+_OUTSIDE = ("source", "data_dir", "model", "data", "results")
 _LOADED = re.compile(r'<(?:script[^>]*? src|link[^>]*? rel="stylesheet"[^>]*? href)="([^"?#]+)')
 WIDGET_DATA = re.compile(
     r'<div class="lrp-widget" data-companion-widget=[^>]*><script type="application/json">.*?</script>',
@@ -50,17 +51,20 @@ def source_key(
     notebook: Path,
     parameters: Mapping[str, Any],
     *,
-    packages: Sequence[Path] = (ROOT / "lrp_companion", ROOT / "book" / "lrp_book"),
+    packages: Sequence[Path] = PACKAGES,
     records: Path = ROOT / "results",
 ) -> str:
     """Hash everything that a notebook's outputs depend on.
 
-    That is its cells, the parameters, package and records, Python and every installed version.
+    That is its cells, the parameters, the packages that it names, the records, Python and every installed
+    version.
     """
     cells = [
         (cell.cell_type, cell.source, cell.metadata.get("tags", []))
         for cell in nbformat.read(notebook, as_version=4).cells
     ]
+    code = "".join(source for kind, source, _ in cells if kind == "code")
+    packages = [folder for folder in packages if folder not in PACKAGES or folder.name in code]
     distributions = importlib.metadata.distributions()
     installed = sorted({f"{package.name}=={package.version}" for package in distributions})
     digest = hashlib.sha256(json.dumps([cells, sorted(parameters.items()), sys.version, installed]).encode())
@@ -101,13 +105,13 @@ def without_widget_data(notebook: nbformat.NotebookNode) -> nbformat.NotebookNod
 def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str, str] | None = None) -> bool:
     """Execute one notebook into `output`; return False if an earlier result could be used again.
 
-    The key of an earlier result is stored next to it. A run that reads outside the project (a data folder,
-    the hub) is never reused.
+    Of the parameters it gets those that it has. The key of an earlier result is stored next to it. A run that
+    reads outside the project (a data folder, the hub) is never reused.
 
     Raises
     ------
     InputError
-        If a parameter is unknown or of the wrong kind.
+        If a parameter is of the wrong kind.
     papermill.exceptions.PapermillExecutionError
         If a cell fails.
     """
@@ -143,7 +147,8 @@ def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str,
 def _execute_all(root: Path, parameters: Mapping[str, str]) -> list[Path]:
     """Execute all notebooks, some at once; return the executed ones in the book's order."""
     notebooks = sorted((root / "notebooks").glob("*.ipynb"))
-    for notebook in notebooks:  # all is checked before the first cell runs
+    check_names(notebooks, parameters)  # all is checked before the first cell runs
+    for notebook in notebooks:
         check_parameters(notebook, parameters)
     check_values(parameters)
     # Each has its share of the processor; else kernels wait for each other's threads.
@@ -204,7 +209,7 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: b
     shutil.copytree(root / "book", source / "book", ignore=code)
     sessions.write_pages(source / "book")
     for notebook in executed:
-        appendix.write_pages(notebook, source / "notebooks")
+        shutil.copy(notebook, source / "notebooks")
     exercises = Path("notebooks", "exercises")
     editions.write_notebooks(root / exercises, source / exercises)  # for download
     if student:

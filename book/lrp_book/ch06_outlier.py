@@ -162,7 +162,7 @@ def outlier_figure(run: TextRun) -> Drawing:
         axes.set_title(f"{look.label}; {beyond} lie above")
         axes.set(xlim=(left, right), ylim=(low, high), xlabel="[CLS] in the map: u")
     panels[0].set_ylabel("[CLS] in LOO: v")
-    return finished(figure, f"One token decides: where [CLS] stands, {run.n:,} sentences")
+    return finished(figure, f"Where [CLS] stands, {run.n:,} sentences")
 
 
 TAKEN_OUT: dict[str, dict[str, list[int]]] = {

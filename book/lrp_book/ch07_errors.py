@@ -19,7 +19,6 @@ from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import explain
 from lrp_companion.methods.common import check_targets, classes_of, to_numpy
 from lrp_companion.methods.mask_gradient import (
-    check_seed,
     default_nodes,
     gradients_at,
     integrate,
@@ -71,7 +70,6 @@ def anytime_maps(
         and by tokens ("no-special", "all") `r`, Pearson's with LOO (NaN where undefined), and `error`, sum |R
         - LOO| / sum |LOO|.
     """
-    check_seed(seed)
     encoded = clf.encode(texts)
     targets = check_targets(target, len(encoded), clf.labels)
     reference = explain("loo", clf, encoded, targets, progress=progress)

@@ -95,7 +95,7 @@ class Cell:
 
 
 NOTHING = Cell(None)
-CHAPTERS = {"mnist": "02_mnist_invariance", "maps/": "06_protocol_audit_numbers", "base/": "09_real_models"}
+CHAPTERS = {"mnist": "02_mnist_invariance", "maps/": "06_protocol_audit", "base/": "09_real_models"}
 """The page with more numbers of a run, by how its name begins; of the others it is that of chapter 5."""
 Row = tuple[str, Sequence[Cell]]
 
@@ -369,7 +369,7 @@ def runs(kept: Records) -> str:
 
 def _more(name: str) -> str:
     pages = [page for start, page in CHAPTERS.items() if name.startswith(start)]
-    page = (*pages, "05_reproduction_numbers")[0]
+    page = (*pages, "05_reproduction")[0]
     return f'<a href="../notebooks/{page}.html">chapter {int(page[:2])}</a>'
 
 

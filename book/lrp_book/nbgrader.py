@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from lrp_exercises.catalogue import EXERCISES
+from lrp_exercises.checking import examine
 
-from lrp_book.exercises.catalogue import EXERCISES
-from lrp_book.exercises.checking import examine
 from lrp_book.student import BEGIN, GAP
 from lrp_companion.checks import InputError, choose
 

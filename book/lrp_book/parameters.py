@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from lrp_companion.checks import InputError, SourceError, choose, whole
 from lrp_companion.loading.places import locate
 from lrp_companion.sources import SOURCES, data_sets, load_dataset
 
-PARAMETERS = ("source", "data_dir", "model", "limit", "seed", "device")
+PARAMETERS = ("source", "data_dir", "model", "limit", "seed", "device", "results")
 MAKE_PREFIX = "LRP_COMPANION_BOOK_"
 READ = (("sst2", "validation"), ("imdb", "test"), ("mnist", "train"), ("mnist", "test"))
 
@@ -28,33 +28,41 @@ def from_make() -> dict[str, str]:
     }
 
 
-def check_parameters(notebook: Path, given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the given parameters as values of the notebook's types.
+def declared(notebook: Path) -> dict[str, Any]:
+    """Return the names of a notebook's cell tagged `parameters`, and their values there."""
+    cell = papermill.inspect_notebook(str(notebook))
+    return {name: ast.literal_eval(parameter["default"]) for name, parameter in cell.items()}
 
-    papermill itself only prints a message for a name that the notebook does not have.
+
+def check_names(notebooks: Sequence[Path], given: Mapping[str, str]) -> None:
+    """Refuse a name that is a parameter of none of these notebooks.
 
     Raises
     ------
-    InputError
-        If the notebook's `parameters` cell has no such name, or a number is asked for and none is given.
+    InputError : no notebook has a parameter of that name.
     """
-    cell = papermill.inspect_notebook(str(notebook))
-    declared = {name: ast.literal_eval(parameter["default"]) for name, parameter in cell.items()}
+    known = sorted({name for notebook in notebooks for name in declared(notebook)})
+    for name in given:
+        choose("make book", "parameter", name, known)
+
+
+def check_parameters(notebook: Path, given: Mapping[str, str]) -> dict[str, Any]:
+    """Return those of the given parameters that a notebook has, as values of its types.
+
+    Raises
+    ------
+    InputError : a number is asked for, and none is given.
+    """
+    defaults = declared(notebook)
     values: dict[str, Any] = {}
-    for name, text in given.items():
-        if name not in declared:
-            none = "none: the notebook has no cell tagged parameters"
-            expected = f"one of {', '.join(declared)}" if declared else none
-            got = f"parameter {name!r}"
-            raise InputError(f"run {notebook.name}", got=got, expected=expected, hint="check the name")
-        kind = type(declared[name])
+    for name in defaults.keys() & given.keys():
+        kind = type(defaults[name])
         try:
-            values[name] = kind(text)
+            values[name] = kind(given[name])
         except (ValueError, OverflowError):
-            expected, hint = f"a value like {declared[name]!r}", f"pass {name} as {kind.__name__}"
-            raise InputError(
-                f"run {notebook.name}", got=f"{name}={text!r}", expected=expected, hint=hint
-            ) from None
+            got, expected = f"{name}={given[name]!r}", f"a value like {defaults[name]!r}"
+            hint = f"pass {name} as {kind.__name__}"
+            raise InputError(f"run {notebook.name}", got=got, expected=expected, hint=hint) from None
     return values
 
 

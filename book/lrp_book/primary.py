@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,16 @@ from lrp_book.records.shapley import read
 from lrp_book.say import number as rounded
 from lrp_book.yardsticks import interaction_size
 from lrp_companion.lab.load import TextRun, load_run, nearby
-from lrp_companion.lab.paper.primary import INDEX, PAIR, READINGS, Leads, by_training, leads, summary
+from lrp_companion.lab.paper.primary import (
+    INDEX,
+    PAIR,
+    READINGS,
+    Leads,
+    ahead,
+    by_training,
+    leads,
+    summary,
+)
 from lrp_companion.metrics import pearson, spearman
 from lrp_companion.show.tables import Table, table
 
@@ -44,6 +53,15 @@ ENCODERS: Mapping[str, Sequence[str]] = {
 """The ten encoders and the records of their trainings in `results/`. The first three were pre-trained by
 others; the others are small and were trained here from first weights, by a teacher unless labels are named.
 """
+SHAPLEY = {
+    "companion": "MiniLM",
+    "post-ln-first": "BERT",
+    "post-ln-mean": "BERT, mean read",
+    "modernbert": "ModernBERT",
+    "gpt2": "GPT-2",
+    "llama": "Llama",
+}
+"""The encoders of `results/shapley/` by the names of its records; MPNet and SmolLM2 have theirs elsewhere."""
 DIGITS = 3  # of differences far below 0.1
 number = partial(rounded, digits=DIGITS)
 COLUMNS = dict(zip(READINGS, product((WORDS, ALL), ("pearson", "spearman")), strict=True))
@@ -92,11 +110,35 @@ def otherwise(of: Leads, results: str) -> dict[str, pd.DataFrame]:
     }
 
 
+@lru_cache(maxsize=1)
 def on_reviews(results: str = str(RESULTS)) -> Leads:
     """d of every review of IMDB in the records, as `of_records`."""
     names = {"MiniLM": ("imdb-companion", "imdb-companion-6-seed-1", "trainings/imdb-*")}
     base = pd.concat([from_maps(results, f"base/{name}") for name in (REVIEWS, OTHERS)])
     return {**found_in(results, names), ("MPNet", f"base/{REVIEWS}, -rest"): base}
+
+
+@lru_cache(maxsize=1)
+def by_shapley(results: str = str(RESULTS)) -> Leads:
+    """The same difference with Shapley values in LOO's place, over the sentences of SST-2 that have them."""
+    found: dict[tuple[str, str], pd.DataFrame] = {}
+    for path in sorted(nearby(results).glob("shapley/*.npz")):
+        if path.stem in SHAPLEY:
+            words = [(text, ~text["special"]) for text in read(path) if (~text["special"]).sum() > 1]
+            d: dict[str, np.ndarray] = {}
+            for name, f in zip(READINGS, (pearson, spearman), strict=False):
+                first, second = (
+                    np.array([f(text[rule][keep], text["shapley"][keep]) for text, keep in words])
+                    for rule in PAIR
+                )
+                d[name] = first - second
+            found[SHAPLEY[path.stem], path.stem] = pd.DataFrame(d)
+    for encoder in ("MPNet", "SmolLM2"):
+        for folder, _, record in (name.partition("/") for name in ENCODERS[encoder]):
+            r = r_of(f"{results}/{folder}", record, "shapley").sel(explainer=list(PAIR))
+            d = {name: -at(r, *COLUMNS[name]).diff("explainer").values[0] for name in [*READINGS][:2]}
+            found[encoder, record] = pd.DataFrame(d)
+    return found
 
 
 def against_length(of: Leads) -> dict[tuple[str, str], pd.DataFrame]:
@@ -184,6 +226,43 @@ def length_table(of: Leads) -> Table:
     return table(rows, caption="What d goes with; 95 % intervals over encoders")
 
 
+def every(of: Leads) -> dict[str, str]:
+    """Which rule is ahead in every training, reading by reading; "open" where trainings differ."""
+    verdicts = {name: {ahead(value) for value in values} for name, values in by_training(of).items()}
+    return {name: "open" if len(found) > 1 else found.pop() for name, found in verdicts.items()}
+
+
+def answers_table(of: Leads) -> Table:
+    """Which rule is closer, a word a cell: over encoders, or where these are too few, if trainings agree."""
+    ten, eight = "ten networks, short reviews", "eight networks, short reviews"
+    found: dict[tuple[str, str], Mapping[str, str]] = {
+        ("LOO", ten): summary(of).ahead,
+        ("LOO", "a language model, short reviews"): every({k: d for k, d in of.items() if k[0] == "SmolLM2"}),
+        ("LOO", "two networks, long reviews"): every(on_reviews()),
+        ("Shapley values", eight): summary(by_shapley()).ahead,
+    }
+    rows = [
+        {"judge": judge, "what counts": what, "where": where}
+        | {"by Pearson's r": verdicts[first], "by rank": verdicts[second]}
+        for (judge, where), verdicts in found.items()
+        for what, (first, second) in zip(
+            ("words only", "every token"), [*pairwise(verdicts.keys())][::2], strict=False
+        )
+    ]
+    return table(rows, caption="Which rule is closer to the judge")
+
+
+def networks_table(of: Leads) -> Table:
+    """The same for each encoder alone, where its trainings agree."""
+    leads_of = {"LOO, short reviews": of, "LOO, long reviews": on_reviews(), "Shapley values": by_shapley()}
+    rows = [
+        {"judge": judge, "network": encoder, **every({k: d for k, d in all_of.items() if k[0] == encoder})}
+        for judge, all_of in leads_of.items()
+        for encoder in dict.fromkeys(encoder for encoder, _ in all_of)
+    ]
+    return table(rows, caption="Which rule is closer in each network, if its trainings agree")
+
+
 TABLES: Mapping[str, Callable[[Leads], Table]] = {
     "summary": lambda of: summary_table(summary(of)),
     "encoders": encoders_table,
@@ -191,6 +270,8 @@ TABLES: Mapping[str, Callable[[Leads], Table]] = {
     "otherwise": lambda of: otherwise_table(otherwise(of, str(RESULTS))),
     "reviews": lambda _: trainings_table(on_reviews()),
     "length": length_table,
+    "answers": answers_table,
+    "networks": networks_table,
 }
 
 

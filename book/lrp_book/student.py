@@ -187,23 +187,14 @@ def write_notebooks(source: Path, target: Path) -> list[Path]:
     return written
 
 
-BUNDLED = (
-    "book/lrp_book/__init__.py",
-    "book/lrp_book/exercises/*.py",
-    "lrp_companion/__init__.py",
-    "lrp_companion/checks.py",
-    "lrp_companion/widgets/__init__.py",
-    "lrp_companion/widgets/base.py",
-    "lrp_companion/widgets/static/base.js",
-    "LICENSE",
-)
+BUNDLED = ("book/lrp_exercises/*.py", "LICENSE")
 """What `check` needs: NumPy and these files; torch for the one exercise that differentiates."""
 HOW = """Exercises of the LRP Companion, without an installation of it.
 
     python -m pip install numpy jupyterlab
     jupyter lab .
 
-Keep the two folders beside the notebooks: they hold what `check` needs. One exercise (detached-attention) is
+Keep the folder beside the notebooks: it holds what `check` needs. One exercise (detached-attention) is
 about torch and needs it; all others need NumPy alone.
 """
 

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 from torch.nn.functional import gelu
 
-from lrp_companion.families.modules import refused
 from lrp_companion.families.tasks import Steps, head_steps, with_head
 from lrp_companion.families.wiring import LayerWiring, Linear, ScoreBias, Wiring, family, norm_of
 
@@ -27,9 +26,6 @@ def bert_like(
 ) -> Wiring:
     """The wiring of a model whose encoder has the modules of `BertModel`, with its head."""
     e = base.embeddings
-    if base.config.is_decoder:
-        got = f"a {type(base).__name__} with is_decoder, whose tokens see only what is before them"
-        raise refused(got, expected="an encoder", hint="set is_decoder to false if it was trained without it")
     return Wiring(
         word=e.word_embeddings,
         position=e.position_embeddings,

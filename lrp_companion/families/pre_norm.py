@@ -10,7 +10,6 @@ from typing import Any
 
 from torch import nn
 
-from lrp_companion.families.modules import refused
 from lrp_companion.families.patches import PatchEmbedding, PositionTable
 from lrp_companion.families.tasks import (
     ANSWER,
@@ -103,9 +102,6 @@ def _modernbert_layer(layer: Any, config: Any) -> LayerWiring:
 def _reading(model: Any) -> dict[str, Any]:
     """What a causal model reads: the last token, or a given place for token classes."""
     task = task_of_network(model)
-    if not getattr(model.config, "is_causal", True):
-        got = f"a {type(model).__name__} with is_causal false"  # both ways only where a text is padded
-        raise refused(got, expected="a causal model", hint="leave is_causal out of its configuration")
     task = TOKEN_CLASSES if task == ANSWER else task
     return {"task": task, "readout": "place" if task == TOKEN_CLASSES else "last"}
 
@@ -183,11 +179,7 @@ def _by_type(config: Any) -> Callable[[int], int | None]:
     """The window of a layer by its type; None where it has none."""
 
     def window(number: int) -> int | None:
-        kind = config.layer_types[number]
-        if kind not in ("sliding_attention", "full_attention"):
-            got = f"a layer of type {kind!r}"
-            raise refused(got, expected="sliding_attention or full_attention", hint="correct layer_types")
-        return None if kind == "full_attention" else config.sliding_window or 0
+        return None if config.layer_types[number] == "full_attention" else config.sliding_window
 
     return window
 
@@ -255,9 +247,6 @@ def _decoder_layer(
     layer: Any, config: Any, offset: float, window: int | None, kind: str | None, capped: bool
 ) -> LayerWiring:
     attention, mlp = layer.self_attn, layer.mlp
-    if window is not None and window < 1:
-        got = f"a layer with a window of {window or 'no'} tokens"
-        raise refused(got, expected="a window of 1 or more", hint="correct sliding_window or layer_types")
     in_branch = hasattr(layer, "pre_feedforward_layernorm")  # Gemma's names: norms at both ends of a branch
     after = _rms(layer.post_attention_layernorm, offset)
 

@@ -65,7 +65,7 @@ def _symmetry(name: str, why: str, *, prepare: Any = None) -> Callable[[Edit], E
     return register
 
 
-def _plain(*maps: Any) -> None:
+def _editable(*maps: Any) -> None:
     """Linear maps whose weights can be changed row by row."""
     if not all(isinstance(one, (nn.Linear, LinearPart)) for one in maps):
         raise DoesNotFit("a linear map is made of others")
@@ -84,7 +84,7 @@ def _key_bias(wiring: Wiring, draw: Draw) -> None:
     if wiring.rotary is not None:
         raise DoesNotFit("rotations turn a bias of its keys")
     for layer in wiring.layers:
-        _plain(layer.key)
+        _editable(layer.key)
         if layer.key.bias is None or layer.key_norm is not None or layer.cap is not None:
             raise DoesNotFit("its keys have no bias")
         layer.key.bias.add_(draw(layer.key.out_features))
@@ -96,7 +96,7 @@ def _key_bias(wiring: Wiring, draw: Draw) -> None:
 def _value_bias(wiring: Wiring, draw: Draw) -> None:
     for layer in wiring.layers:
         value, out = layer.value, layer.attention_out
-        _plain(value, out)
+        _editable(value, out)
         if value.bias is None or out.bias is None:
             raise DoesNotFit("its values or its output have no bias")
         keys, queries = _heads(wiring, layer)
@@ -114,7 +114,7 @@ def _turn(part: Any, turns: Tensor) -> None:
 @_symmetry("queries and keys", "(M q) . (M^-T k) = q . k for every invertible M (with rotations: a number).")
 def _queries_and_keys(wiring: Wiring, draw: Draw) -> None:
     for layer in wiring.layers:
-        _plain(layer.query, layer.key)
+        _editable(layer.query, layer.key)
         if layer.query_norm is not None or layer.key_norm is not None:
             raise DoesNotFit("its queries and keys have norms")
         keys, queries = _heads(wiring, layer)
@@ -128,7 +128,7 @@ def _queries_and_keys(wiring: Wiring, draw: Draw) -> None:
 def _values_and_output(wiring: Wiring, draw: Draw) -> None:
     for layer in wiring.layers:
         value, out = layer.value, layer.attention_out
-        _plain(value, out)
+        _editable(value, out)
         keys, queries = _heads(wiring, layer)
         turns = draw.matrices(keys, value.out_features // keys)
         _turn(value, turns)
@@ -140,7 +140,7 @@ def _values_and_output(wiring: Wiring, draw: Draw) -> None:
 def _tie(wiring: Wiring) -> None:
     """Give the second head of each layer the queries and keys of the first."""
     for layer in wiring.layers:
-        _plain(layer.query, layer.key, layer.value, layer.attention_out)
+        _editable(layer.query, layer.key, layer.value, layer.attention_out)
         if layer.key_heads not in (None, wiring.heads) or wiring.heads < 2:
             raise DoesNotFit("its heads share keys, or there is one")
         width = layer.query.out_features // wiring.heads
@@ -179,7 +179,7 @@ def _reorder(maps: Sequence[Any], groups: int, *, inputs: Any = None) -> None:
 def _order_of_heads(wiring: Wiring, draw: Draw) -> None:
     for layer in wiring.layers:
         maps = layer.query, layer.key, layer.value
-        _plain(*maps, layer.attention_out)
+        _editable(*maps, layer.attention_out)
         keys, _ = _heads(wiring, layer)
         if keys == 1:
             raise DoesNotFit("it has one head of keys")
@@ -193,7 +193,7 @@ def _order_of_heads(wiring: Wiring, draw: Draw) -> None:
 def _order_of_units(wiring: Wiring, draw: Draw) -> None:
     for layer in wiring.layers:
         maps = [part for part in (layer.up, layer.gate) if part is not None]
-        _plain(*maps, layer.down)
+        _editable(*maps, layer.down)
         _reorder(maps, layer.up.out_features, inputs=layer.down)
 
 
@@ -202,7 +202,7 @@ def _factors_of_gates(wiring: Wiring, draw: Draw) -> None:
     for layer in wiring.layers:
         if layer.gate is None:
             raise DoesNotFit("its MLPs have no gate")
-        _plain(layer.up, layer.down)
+        _editable(layer.up, layer.down)
         factors = draw(layer.up.out_features).exp()
         layer.up.weight.mul_(factors[:, None])
         if layer.up.bias is not None:
@@ -271,7 +271,7 @@ def _gain_of_norms(wiring: Wiring, draw: Draw) -> None:
     for norm, maps in after:
         if any(getattr(one, "weight", None) is tied for one in maps):
             continue  # the head is the table of words
-        _plain(*maps)
+        _editable(*maps)
         gain = norm.weight.clone()
         if not gain.all():
             raise DoesNotFit("a gain is 0")

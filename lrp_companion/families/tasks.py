@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lrp_companion.families.modules import refused
 from lrp_companion.families.wiring import LinearMap, Norm, Wiring, norm_of
 
 CLASSES, NEXT_TOKEN, MASKED_TOKEN, TOKEN_CLASSES = "classes", "next token", "masked token", "token classes"
@@ -95,7 +94,7 @@ def head_steps(*parts: Any) -> Steps:
 
     Raises
     ------
-    ModelError : a part that is none of these, or a head that does not end with a linear map.
+    AttributeError : a part that is none of these, or a head that does not end with a linear map.
 
     >>> first, last = nn.Linear(4, 3), nn.Linear(3, 2)
     >>> head_steps(first, nn.Dropout(), torch.tanh, last) == ((first, torch.tanh), (last, None))
@@ -111,13 +110,10 @@ def head_steps(*parts: Any) -> Steps:
         elif steps and steps[-1][1] is None and not isinstance(steps[-1][0], Norm) and _is_function(part):
             steps[-1] = steps[-1][0], part
         else:
-            raise refused(f"a head with a {type(part).__name__}", expected=EXPECTED)
+            raise AttributeError(f"a {type(part).__name__} in a head")
     if not steps or isinstance(steps[-1][0], Norm):
-        raise refused("a head that does not end with a linear map", expected=EXPECTED)
+        raise AttributeError("a head that does not end with a linear map")
     return tuple(steps)
-
-
-EXPECTED = "linear maps with activation functions, norms and dropout, in the family's order"
 
 
 def _norm_of(part: Any) -> Norm | None:

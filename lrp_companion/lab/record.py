@@ -176,6 +176,8 @@ def open_record(name: str, *, results: str | os.PathLike[str] = "results") -> Re
             parts[each] = load_run(folder / each)
         elif (folder / f"{each}.npz").is_file():
             parts[each] = dict(np.load(folder / f"{each}.npz"))
+        elif (folder / f"{each}.json").is_file():
+            parts[each] = {}  # all that it has is its config
     if not parts:
         got, expected = f"{name!r} in {folder}", "a record, such as sst2-12 or maps/sst2-companion"
         raise SourceError("open_record", got=got, expected=expected, hint="results/README.md lists them")

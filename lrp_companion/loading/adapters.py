@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ from torch import Tensor, nn
 
 from lrp_companion.checks import ModelError
 from lrp_companion.loading.compute import NEAR
-from lrp_companion.loading.places import ADAPTER
 
 WEIGHTS = "adapter_model.safetensors"
 PREFIX = "base_model.model."
@@ -56,30 +53,24 @@ def adapted(name: str, folder: Path, network: Any) -> nn.Module:
 
     Raises
     ------
-    ModelError : entries or weights of the adapter that `peft` does not take, or a merged network that
-        computes something else.
+    ModelError : weights of the adapter that `peft` does not take, or lacks; a merged network that computes
+        something else.
     """
     from peft import PeftConfig, get_peft_model
     from peft.utils.save_and_load import load_peft_weights, set_peft_model_state_dict
 
-    entries = json.loads((folder / ADAPTER).read_text(encoding="utf-8"))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what they are about is refused here
-        config = PeftConfig.from_pretrained(str(folder))
-        unread = [key for key, value in entries.items() if value and not hasattr(config, key)]
-        config.inference_mode, config.megatron_config = True, None  # which would import a module by name
-        wrapped = get_peft_model(network.float() if _is_half(network) else network, config)
-        result: Any = set_peft_model_state_dict(wrapped, load_peft_weights(str(folder), device="cpu"))
+    config = PeftConfig.from_pretrained(str(folder))
+    config.inference_mode, config.megatron_config = True, None  # which would import a module by name
+    wrapped = get_peft_model(network.float() if _is_half(network) else network, config)
+    result: Any = set_peft_model_state_dict(wrapped, load_peft_weights(str(folder), device="cpu"))
     lacking = [key for key in result.missing_keys if wrapped.base_model.prefix in key]
     # with all biases peft saves that of a head a second time, under a name that it does not read
     unknown = [key for key in result.unexpected_keys if not key.endswith(".modules_to_save.bias")]
-    wrong = [*unread, *unknown, *lacking]
-    if wrong:
-        what = "entries" if unread else "weights" if unknown else "no weights"
-        got = f"adapter {name!r} with {what} {', '.join(wrong[:3])}"
-        expected = "what its configuration and the installed peft ask for"
+    if unknown or lacking:
+        named = ", ".join([*unknown, *lacking][:3])
+        got = f"adapter {name!r}, whose weights and configuration differ in {named}"
         hint = "take configuration and weights of one training, and its base model; or update peft"
-        raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
+        raise ModelError("load_classifier", got=got, expected="one adapter", hint=hint)
     return merged(name, wrapped)
 
 

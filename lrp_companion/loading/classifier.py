@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from lrp_companion.checks import InputError, choose, is_whole, shown
-from lrp_companion.families.modules import check_modules, in_one_line
+from lrp_companion.families.modules import check_modules
 from lrp_companion.families.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_CLASSES, logits_of_output
 from lrp_companion.families.wiring import LinearRows, RootMeanSquare, fresh_rotations
 from lrp_companion.loading.accepted import check_config, check_keys, check_tokenizer
@@ -23,7 +23,7 @@ from lrp_companion.loading.compute import as_recorded, usual_device
 from lrp_companion.loading.images import EncodedImage, ImageReader, PixelScale
 from lrp_companion.loading.model_card import card_of, fingerprint_of
 from lrp_companion.loading.places import EMBEDDED_FOLDER, embedded_models
-from lrp_companion.loading.reading import PREPROCESSOR, InMemory, quietly, readable
+from lrp_companion.loading.reading import PREPROCESSOR, InMemory, files_of, quietly
 from lrp_companion.loading.texts import (
     EncodedText,
     Reader,
@@ -45,7 +45,6 @@ DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
 }
-DEVICES = ("cpu", "cuda", "mps", "xpu")
 
 
 class Classifier:
@@ -131,12 +130,11 @@ class Classifier:
 
     @usual_device()
     def encode(self, texts: Any, *, truncate: bool = False, position: Any = None) -> list[EncodedText]:
-        """Tokenise texts and pairs of texts, or cut images into patches; refuse what cannot be explained,
-        before any work.
+        """Tokenise texts and pairs of texts, or cut images into patches.
 
         Parameters
         ----------
-        texts : a string; a pair as a tuple of two strings; token ids as a list of whole numbers; a talk as a
+        texts : a string; a pair as a tuple of two strings; token ids as a list of whole numbers; a chat as a
             list of messages, for the tokenizer's chat template; or a list of these. For a model of images,
             an array or tensor of pixels (`ImageReader` says which).
         truncate : cut what is beyond `max_tokens` as the tokenizer does.
@@ -157,7 +155,7 @@ class Classifier:
         w = self.encoder.wiring
         encoded: list[EncodedText]
         if w.patches is not None:
-            encoded = [*ImageReader(w.patches, self.tokenizer).encode(texts, truncate=truncate)]
+            encoded = [*ImageReader(w.patches, self.tokenizer).encode(texts)]
         else:
             encoded = self.reader.encode(texts, truncate=truncate)
         if w.task == TOKEN_CLASSES or position is not None:
@@ -175,27 +173,23 @@ class Classifier:
         return Reader(
             self.tokenizer,
             self.max_tokens,
-            w.types if w.type is not None else 0,
             reads_mask=w.task == MASKED_TOKEN,
             vocabulary=getattr(w.word, "num_embeddings", None),
             skipped=skipped,
             prompts=w.task == NEXT_TOKEN,
-            counts_padding=w.position is not None,
         )
 
     def encode_one(
         self, operation: str, text: Any, *, truncate: bool = False, position: Any = None
     ) -> EncodedText:
         """One text, pair or image, as `encode` gives it; several are refused."""
-        if not self.reads_images and not is_one(text):
-            got, expected = f"a text of type {type(text).__name__}", "one string, or a pair of strings"
-            raise InputError(operation, got=got, expected=expected, hint="call it once per text")
-        encoded = self.encode(text, truncate=truncate, position=position)
-        if len(encoded) > 1:
-            one = "image" if self.reads_images else "text"
-            got, hint = f"{len(encoded)} {self.inputs}", f"call it once per {one}"
-            raise InputError(operation, got=got, expected=f"one {one}", hint=hint)
-        return encoded[0]
+        one, got = "image" if self.reads_images else "text", f"a text of type {type(text).__name__}"
+        if self.reads_images or is_one(text):
+            encoded = self.encode(text, truncate=truncate, position=position)
+            if len(encoded) == 1:
+                return encoded[0]
+            got = f"{len(encoded)} {self.inputs}"
+        raise InputError(operation, got=got, expected=f"one {one}", hint=f"call it once per {one}")
 
     def batch(self, texts: Sequence[EncodedText]) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """As `padded`; the logits of texts unlike any before are first compared with the network's own.
@@ -255,8 +249,7 @@ class Classifier:
         several = isinstance(position, (list, tuple))
         if several and len(position) != len(texts):
             got, expected = f"{len(position)} positions for {len(texts)} texts", "one, or one for each text"
-            hint = "attribute(clf, texts, position=[2, 4], ...)"
-            raise InputError("encode", got=got, expected=expected, hint=hint)
+            raise InputError("encode", got=got, expected=expected, hint="position=[2, 4]")
         places = position if several else [position] * len(texts)
         return [
             dataclasses.replace(text, read=self._place(text, place))
@@ -264,7 +257,7 @@ class Classifier:
         ]
 
     def _place(self, text: EncodedText, position: Any) -> int:
-        """A place of a text by its number, or by the word that begins there."""
+        """The index of a token, given as such or as the word that begins there."""
         if is_whole(position) and 0 <= int(position) < len(text):
             return int(position)
         first: dict[int, int] = {}
@@ -280,9 +273,7 @@ class Classifier:
             return named[0]
         got = f"position {shown(position)}" if position is not None else "no position"
         got += f", a word at the places {', '.join(map(str, named))}" if named else ""
-        among = f"from 0 to {len(text) - 1}, or one word of the text"
-        kind = "after which the next is" if self.encoder.wiring.task == NEXT_TOKEN else "whose classes are"
-        expected = f"the token {kind} explained, {among}"
+        expected = f"the token that is read, from 0 to {len(text) - 1}, or one word of the text"
         raise InputError("encode", got=got, expected=expected, hint="attribute(clf, text, position=2, ...)")
 
     def class_of(self, target: Any) -> Any:
@@ -300,10 +291,7 @@ class Classifier:
             return int(ids[0])
         tokens = shown(token_texts(self.tokenizer, ids))
         got, expected = f"target {shown(target)} of {len(ids)} tokens, {tokens}", "the text of one token"
-        hint = "name its first token"
-        if list(self.labels).count(target) == 1:
-            number = list(self.labels).index(target)
-            hint = f"for the token that is {target!r} pass its number, {number}"
+        hint = "name its first token, or pass the number of a token"
         raise InputError("attribute", got=got, expected=expected, hint=hint)
 
     def narrowed(self, classes: Sequence[int]) -> Classifier:
@@ -414,11 +402,11 @@ def load_classifier(
         `lrp-companion sources --fetch-base` fetches once), a folder in the hub's on-disk format or of a PEFT
         adapter (which is merged, with `peft`), a hub id, or a network of `transformers` in memory, which is
         copied (with adapters of `peft`, the active ones are merged).
-    tokenizer : the tokenizer of a network in memory; if it reads images, its image processor or None. Images
-        of whole numbers are scaled as this processor specifies, or the preprocessor_config.json in the folder
-        of a saved model.
+    tokenizer : the tokenizer of a network in memory, or one in place of that of a folder; if the network
+        reads images, its image processor or None. Images are scaled as this processor specifies, or the
+        preprocessor_config.json in the folder of a saved model.
     device : "cpu", "cuda", "cuda:1", ...
-    device_map : instead of a device, for a folder or a hub id: as `transformers` takes it (with accelerate).
+    device_map : instead of a device, for what is not in memory: as `transformers` takes it (with accelerate).
         Each layer has to lie whole on one device, and all weights in memory.
     dtype : "float32", "float64", "bfloat16" or "float16", or PyTorch's dtypes; weights are converted.
     revision : branch, tag or commit, only for a hub id.
@@ -428,12 +416,11 @@ def load_classifier(
 
     Raises
     ------
-    InputError : a network of texts without a tokenizer, a tokenizer without a network, or a device or dtype
-        that is none of these.
-    SourceError : the folder, the hub or the id cannot be reached.
-    ModelError : the family or the task is not supported; weights that the network lacks or does not take;
-        logits that are not finite, or not those of the network itself.
-    Exception : what `transformers`, `peft`, `gguf` and `torch` raise where they cannot read the model.
+    InputError : a dtype that is none of these.
+    SourceError : a name that is no embedded model, no folder and no hub id.
+    ModelError : the family or the task is not supported; weights that the network lacks or does not take; no
+        tokenizer; logits that are not finite, or not those of the network itself.
+    Exception : what `transformers`, `peft`, `gguf` and `torch` raise where they cannot read or run the model.
 
     >>> load_classifier("companion").card.layers
     12
@@ -441,14 +428,15 @@ def load_classifier(
     dtype = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
     weights_dtype = DTYPES[choose("load_classifier", "dtype", dtype, tuple(DTYPES))]
     choose("load_classifier", "compare", compare, COMPARE)
-    choose("load_classifier", "device", str(device).partition(":")[0], DEVICES)
     place = torch.device(device)
-    files = readable(model, tokenizer, revision, device_map=device_map)
+    files = files_of(model, revision, device_map=device_map)
     with quietly():
         config = files.config
         check_config(files.name, config)
         network, report = files.network(config)
-        tokenizer = files.processor if network.main_input_name == "pixel_values" else files.tokenizer
+        images = network.main_input_name == "pixel_values"
+        if tokenizer is None:
+            tokenizer = files.processor if images else files.tokenizer
     check_keys(files.name, network, report)
     check_hooks("load_classifier", network)
     fingerprint = fingerprint_of(network)  # before the weights are converted
@@ -466,11 +454,10 @@ def load_classifier(
         tokenizer = PixelScale.of(tokenizer, origin, wiring.patches.channels)
     if any(layer.cap is not None for layer in wiring.layers):
         network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
-    with in_one_line(files.name):
-        card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
-        tried = Classifier(network, tokenizer, card=card)
-        with as_recorded(tried.device):
-            check_forward(tried)
+    card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
+    tried = Classifier(network, tokenizer, card=card)
+    with as_recorded(tried.device):
+        check_forward(tried)
     _convert(network, weights_dtype)
     clf = Classifier(network, tokenizer, card=card, recompute=recompute)
     clf.compare, clf.compared = compare, tried.compared

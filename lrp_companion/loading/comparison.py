@@ -23,7 +23,8 @@ from lrp_companion.families.wiring import fresh_rotations
 from lrp_companion.loading.compute import CLOSE, as_recorded
 from lrp_companion.loading.images import EncodedImage, ImageReader, PixelScale
 from lrp_companion.loading.texts import EncodedText
-from lrp_companion.tape.packed import Row, packed_logits
+from lrp_companion.tape.packed import packed_logits
+from lrp_companion.tape.rows import Row
 
 if TYPE_CHECKING:
     from lrp_companion.loading.classifier import Classifier
@@ -51,9 +52,8 @@ def tolerance(clf: Classifier) -> float:
 
 
 class Identity:
-    """What tells whether a network is the one that was read: its modules with their attributes, the types and
-    devices of their parameters, its configuration, and hooks of all modules. Values of weights are read anew
-    by every pass.
+    """What tells whether a network is the one that was read: its modules with their attributes, the versions,
+    types and devices of their parameters, its configuration, and hooks of all modules.
     """
 
     def __init__(self, network: Any) -> None:
@@ -82,7 +82,7 @@ class Identity:
         for path, module, then, children, of_class in self.parts:
             now = vars(module)
             if any(map(now.__getitem__, HOOKS)) or "forward" in now:
-                check_hooks_of("attribute", path, module, self.hooks)
+                check_hooks("attribute", self.network, self.hooks)
             then["training"] = now["training"]
             kind, forward, numbers = of_class
             try:
@@ -90,15 +90,19 @@ class Identity:
             except RuntimeError:  # of two tensors
                 same = False
             same = same and type(module) is kind and kind.forward is forward
-            of_now = [(id(p), p.dtype, p.device) for p in module._parameters.values() if p is not None]
-            if not same or of_now != numbers:
+            if not same or _numbers(module) != numbers:
                 return path
         return None if vars(self.network.config) == self.config and self._of_all() == self.of_all else ""
 
 
 def _of_class(module: nn.Module) -> tuple[type, Any, list[Any]]:
-    numbers = [(id(p), p.dtype, p.device) for p in module._parameters.values() if p is not None]
-    return type(module), type(module).forward, numbers
+    return type(module), type(module).forward, _numbers(module)
+
+
+def _numbers(module: nn.Module) -> list[Any]:
+    """A version goes up with each change in place."""
+    held = [p for p in module._parameters.values() if p is not None]
+    return [(id(p), p._version, p.dtype, p.device) for p in held]
 
 
 def hooks_of(module: nn.Module) -> list[tuple[str, Any]]:
@@ -123,19 +127,15 @@ def check_hooks(operation: str, network: Any, known: Collection[Any] = ()) -> No
     ------
     ModelError : a hook, or a forward set on a module.
     """
-    for path, module in network.named_modules():
-        check_hooks_of(operation, path, module, known)
-
-
-def check_hooks_of(operation: str, path: str, module: nn.Module, known: Collection[Any]) -> None:
-    """As `check_hooks`, of one module."""
-    for kind, hook in hooks_of(module):
+    found = [(path, *one) for path, module in network.named_modules() for one in hooks_of(module)]
+    for path, kind, hook in found:
         if hook not in known:
-            where = f"module {path or 'at the top'} ({type(module).__name__})"
+            where = f"module {path or 'at the top'}"
             got = f"a network whose {where} has the {kind} {getattr(hook, '__qualname__', hook)}"
-            expected = "modules that run the forward of their class"
             hint = "remove it (handle.remove()), or make its change in the weights"
-            raise ModelError(operation, got=got[:300], expected=expected, hint=hint)
+            raise ModelError(
+                operation, got=got, expected="modules that run the forward of their class", hint=hint
+            )
 
 
 def own_inputs(clf: Classifier, text: Any) -> dict[str, Tensor]:

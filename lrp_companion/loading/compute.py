@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,8 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-
-from lrp_companion.families.modules import copied
 
 CLOSE = {torch.float32: 1e-4, torch.float64: 1e-8, torch.bfloat16: 1e-1, torch.float16: 5e-2}
 """Largest `gap` of logits that are to be the same."""
@@ -61,7 +60,7 @@ def as_recorded(device: torch.device, network: nn.Module | None = None) -> Itera
 
 def undivided(network: Any) -> nn.Module:
     """A copy of a network in memory on the processor, without what accelerate hung into it."""
-    out = copied(network)
+    out = copy.deepcopy(network)
     if hasattr(network, "hf_device_map"):
         from accelerate.hooks import remove_hook_from_submodules
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
-from lrp_companion.arrays import NoNumbers, plain_array
+from lrp_companion.arrays import plain_array
 from lrp_companion.checks import InputError
 from lrp_companion.families.patches import PatchEmbedding
 from lrp_companion.loading.texts import EncodedText
@@ -42,15 +42,16 @@ class PixelScale:
     origin: str = ""
 
     @classmethod
-    def of(cls, settings: Mapping[str, Any] | None, origin: str, channels: int) -> PixelScale:
-        """From the settings of an image processor of `transformers`; of another kind than ViT's, or without
+    def of(cls, processor: Any, origin: str, channels: int) -> PixelScale:
+        """From an image processor of `transformers` or its settings; of another kind than ViT's, or without
         its means, nothing but its origin is known.
 
         >>> PixelScale.of({"do_normalize": False}, "preprocessor_config.json", 1).factor == 1 / 255
         True
         """
-        if settings is None:
+        if processor is None:
             return cls()
+        settings = processor.to_dict() if hasattr(processor, "to_dict") else processor
         kind = settings.get("image_processor_type") or settings.get("feature_extractor_type")
         normalises = settings.get("do_normalize", True)
         if not KINDS.fullmatch(kind or "ViTImageProcessor"):
@@ -113,9 +114,9 @@ class ImageReader:
     patches: PatchEmbedding
     scale: PixelScale
 
-    def encode(self, images: Any, *, truncate: bool = False) -> list[EncodedImage]:
-        """Cut images into patches, with their pixels scaled as the image processor does it: whole numbers and
-        floats from 0 to 255, or floats that are rescaled already, from 0 to 1.
+    def encode(self, images: Any) -> list[EncodedImage]:
+        """Cut images into patches, with their pixels scaled as the image processor does it: whole numbers
+        from 0 to 255, or floats from 0 to 1, which are rescaled already.
 
         Parameters
         ----------
@@ -125,17 +126,10 @@ class ImageReader:
 
         Raises
         ------
-        InputError : no images; another type or size; values that are not finite, or beyond 0 to 255; pixels
+        InputError : no images; another type or size; values that are not finite, or beyond these; pixels
             where nothing is known of their scale.
         """
-        if truncate:
-            raise _refused("truncate with images", "texts", "leave it out: an image is read whole")
-        given = [one if isinstance(one, Mapping) else {"": one} for one in _several(images)]
-        listed = [
-            (pixels[None] if pixels.ndim == 2 else pixels, GIVEN in one)
-            for one in given
-            for pixels in _listed(one.get(GIVEN, one.get("")), self.patches.channels)
-        ]
+        listed = list(_listed(images, self.patches.channels))
         if not listed:
             raise _refused("no images", "at least one image", "pass an array, or a list of arrays")
         read = [self._read(k, pixels, named) for k, (pixels, named) in enumerate(listed)]
@@ -144,8 +138,6 @@ class ImageReader:
 
     def _read(self, k: int, pixels: np.ndarray, named: bool) -> tuple[np.ndarray, str]:
         """Image k as the network reads it, and what was done to it."""
-        from transformers.image_utils import is_scaled_image
-
         expected, scale = (self.patches.channels, *self.patches.size), self.scale
         if pixels.shape != expected:
             sides = "channels, height, width"
@@ -162,10 +154,14 @@ class ImageReader:
             hint = "load_classifier(network, processor), or save preprocessor_config.json with the model"
             raise _refused(got, f'what the network reads: {{"{GIVEN}": image}}', hint)
         low, high = pixels.min(), pixels.max()
-        if low < 0 or high > LARGEST:
-            got, hint = f"image {k} of numbers from {low:g} to {high:g}", f'or pass {{"{GIVEN}": image}}'
-            raise _refused(got, f"pixels from 0 to {LARGEST}, or from 0 to 1", f"pass pixels, {hint}")
-        factor = 1.0 if floats and is_scaled_image(pixels) else scale.factor
+        if low < 0 or high > (1 if floats else LARGEST):
+            got, hint = (
+                f"image {k} of {pixels.dtype} from {low:g} to {high:g}",
+                f'or pass {{"{GIVEN}": image}}',
+            )
+            both = f"whole numbers from 0 to {LARGEST}, or floats from 0 to 1"
+            raise _refused(got, both, f"pass pixels, {hint}")
+        factor = 1.0 if floats else scale.factor
         return scale(pixels.astype(np.float64), factor=factor), scale.words(factor)
 
     def _encoded(self, rows: np.ndarray, values: np.ndarray, done: str) -> EncodedImage:
@@ -181,32 +177,28 @@ def _refused(got: str, expected: str, hint: str) -> InputError:
     return InputError("encode", got=got, expected=expected, hint=hint)
 
 
-def _several(images: Any) -> list[Any]:
-    """The images one by one where some are given by name, else all of them."""
-    named = isinstance(images, (list, tuple)) and any(isinstance(one, Mapping) for one in images)
-    return list(images) if named else [images]
+def _listed(images: Any, channels: int) -> Iterator[tuple[np.ndarray, bool]]:
+    """The images one by one, (C, H, W) each, and whether they were given by name."""
+    several = isinstance(images, (list, tuple))
+    for k, one in enumerate(images if several else [images]):
+        named = isinstance(one, Mapping)
+        array = _array(one[GIVEN] if named else one, f"image {k}" if several else "images")
+        single = array.ndim == 2 or (array.ndim == 3 and (several or channels > 1))
+        for image in [array] if single else array:
+            yield image[None] if image.ndim == 2 else image, named
 
 
-def _listed(images: Any, channels: int) -> list[np.ndarray]:
-    """One array for each image, (H, W) or (C, H, W)."""
-    if isinstance(images, (list, tuple)):
-        return [_array(image, f"image {k}", (2, 3)) for k, image in enumerate(images)]
-    array = _array(images, "images", (2, 3, 4))
-    one = array.ndim == 2 or (array.ndim == 3 and channels > 1)
-    return [array] if one else list(array)
-
-
-def _array(value: Any, name: str, axes: tuple[int, ...]) -> np.ndarray:
-    """A NumPy array of numbers with this many axes."""
+def _array(value: Any, name: str) -> np.ndarray:
+    """A NumPy array of numbers with two to four axes."""
     if getattr(value, "mode", "L") not in ("L", "RGB") and hasattr(value, "getbands"):  # an image of Pillow
         hint = "convert it: image.convert('RGB'), or 'L' for grey"
         raise _refused(f"{name} of Pillow's mode {value.mode}", "an array of pixels", hint)
     expected = "an image (H, W) or (C, H, W) of numbers, a batch (B, C, H, W), or a list of images"
     try:
         array = plain_array("encode", name, value)
-    except NoNumbers:
+    except ValueError:
         array = np.array(None)
-    if array.dtype.kind in "uif" and array.ndim in axes and array.size:
+    if array.dtype.kind in "uif" and array.ndim in (2, 3, 4) and array.size:
         return array
     kind = f"shape {array.shape}" if array.dtype.kind in "uif" else f"type {type(value).__name__}"
     raise _refused(f"{name} of {kind}", expected, "this model reads images: pass pixels")

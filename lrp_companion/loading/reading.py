@@ -15,7 +15,6 @@ from typing import Any
 
 from torch import nn
 
-from lrp_companion.checks import InputError, ModelError, shown
 from lrp_companion.extras import extra
 from lrp_companion.families import FAMILIES
 from lrp_companion.families.tasks import (
@@ -24,13 +23,14 @@ from lrp_companion.families.tasks import (
     IMAGE_CLASSES,
     MASKED_TOKEN,
     NEXT_TOKEN,
+    TASKS,
     TOKEN_CLASSES,
     task_of,
 )
 from lrp_companion.loading.adapters import adapted, inside, labels_of, merged, of_peft, shapes_of
 from lrp_companion.loading.compute import undivided
 from lrp_companion.loading.gguf_keys import check_tensors, read_keys
-from lrp_companion.loading.places import ADAPTER, CONFIG, Place, check_files, locate, read_json
+from lrp_companion.loading.places import ADAPTER, CONFIG, Place, locate
 
 AUTO = {
     CLASSES: "AutoModelForSequenceClassification",
@@ -46,7 +46,6 @@ TASK_TYPES = {"SEQ_CLS": CLASSES, "TOKEN_CLS": TOKEN_CLASSES, "CAUSAL_LM": NEXT_
 VOCABULARY = ("embed_tokens.weight", "word_embeddings.weight", "wte.weight", "tok_embeddings.weight")
 """Endings of the names of embeddings."""
 PREPROCESSOR = "preprocessor_config.json"
-SAVED = "load_classifier(model, tokenizer), or the name of one that is saved"
 MEAN_POOLED = "MeanPooledBertForSequenceClassification"
 """The one class of this package that a folder may name; importing it imports `transformers`."""
 Network = tuple[Any, Mapping[str, Any]]
@@ -185,13 +184,7 @@ class AdapterFiles(Files):
     def _base(self) -> Files:
         """The model that the adapter was trained on."""
         place = locate(self._entries["base_model_name_or_path"], self._entries.get("revision"))
-        if place.is_adapter:
-            got = f"adapter {self.name!r}, whose base model {shown(place.name)} is an adapter itself"
-            hint = "merge that one, save it, and name it in adapter_config.json"
-            raise ModelError("load_classifier", got=got, expected="a whole model", hint=hint)
-        if place.source != "hub":
-            check_files(Path(place.path))
-        return Files(place)
+        return Files(place, self.device_map)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -213,41 +206,37 @@ class AdapterFiles(Files):
         config = self._base.config
         mapping = self._entries.get("auto_mapping") or {}
         named = [mapping["base_model_class"]] if "base_model_class" in mapping else []
-        kinds = self._kinds(config, named)
-        if not set(named) <= set(kinds):
-            got = f"adapter {self.name!r} of a network {named[0]}"
-            expected, hint = f"one of {', '.join(kinds)}", "merge it, and pass the network"
-            raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
+        if named != [MEAN_POOLED]:  # no class of another library
+            transformers = importlib.import_module("transformers")
+            _ = [getattr(transformers, name) for name in named]
+        task = self._task(config, named)
         saved_as = [*named, *(config.architectures or [])]
-        config.architectures = [name for name in saved_as if name in kinds][:1] or kinds[:1]
-        if task_of(config.architectures) in (None, CLASSES, TOKEN_CLASSES, IMAGE_CLASSES):
+        config.architectures = [name for name in saved_as if task_of([name]) == task][:1] or [
+            next(f"Adapted{ending}" for ending, of in TASKS.items() if of == task)
+        ]
+        if task in (CLASSES, TOKEN_CLASSES, IMAGE_CLASSES):
             self._name_labels(config)
         rows = [shape[0] for key, shape in self._shapes.items() if key.endswith(VOCABULARY)]
         if rows:  # peft saves the embeddings of a vocabulary that has grown
             config.vocab_size = rows[0]
         return config
 
-    def _kinds(self, config: Any, named: list[str]) -> list[str]:
-        """Names of the base model's classes in `transformers` for the adapter's task."""
+    def _task(self, config: Any, named: list[str]) -> str:
+        """What the adapter was trained for: what it says, or what its classifier or its base model is for."""
         import transformers
 
         asked = self._entries.get("task_type")
-        task = TASK_TYPES[asked] if asked else task_of(named or config.architectures)
+        task = TASK_TYPES[asked] if asked else task_of(named or config.architectures) or CLASSES
         if not (asked or named) and task in (NEXT_TOKEN, MASKED_TOKEN) and labels_of(self._shapes):
             task = CLASSES
-        for one in (CLASSES, IMAGE_CLASSES) if task in (None, CLASSES) else (task,):
-            if one == CLASSES and MEAN_POOLED in (config.architectures or []):
-                return [MEAN_POOLED]
-            known = getattr(transformers, AUTO[one])._model_mapping
-            if type(config) in known:
-                kinds = known[type(config)]
-                return [kind.__name__ for kind in (kinds if isinstance(kinds, (tuple, list)) else (kinds,))]
-        return []
+        of_texts = type(config) in getattr(transformers, AUTO[CLASSES])._model_mapping
+        return IMAGE_CLASSES if task == CLASSES and not of_texts else task
 
     def _name_labels(self, config: Any) -> None:
         """Set the number of labels from the adapter's classifier, and names for as many."""
         count = labels_of(self._shapes) or config.num_labels
-        settings = read_json(self._folder / CONFIG) or {}
+        here = self._folder / CONFIG
+        settings = json.loads(here.read_text(encoding="utf-8")) if here.is_file() else {}
         names = {int(k): name for k, name in settings.get("id2label", {}).items()}
         if sorted(names) == list(range(count)):
             config.id2label, config.label2id = names, {name: k for k, name in names.items()}
@@ -266,13 +255,12 @@ class AdapterFiles(Files):
 
 @dataclass(frozen=True)
 class InMemory:
-    """A network and its tokenizer or image processor; the network is copied, so that the caller's does
-    not change.
-    """
+    """A network, which is copied, so that the caller's does not change."""
 
     given: Any
-    tokenizer: Any
     source: str = "memory"
+    tokenizer: Any = None
+    processor: Any = None
 
     @property
     def name(self) -> str:
@@ -287,10 +275,6 @@ class InMemory:
     @property
     def settings(self) -> dict[str, Any]:
         return json.loads(self.config.to_json_string())
-
-    @property
-    def processor(self) -> Any:
-        return self.tokenizer.to_dict() if hasattr(self.tokenizer, "to_dict") else self.tokenizer
 
     @cached_property
     def config(self) -> Any:
@@ -310,50 +294,13 @@ class InMemory:
 Readable = Files | InMemory
 
 
-def readable(model: Any, tokenizer: Any, revision: str | None, *, device_map: Any = None) -> Readable:
-    """The model that `load_classifier` is to read.
-
-    Raises
-    ------
-    InputError : a network of texts without a tokenizer, or a name with one; a device map for what is no
-        folder or hub id of a whole model.
-    SourceError : as `locate`.
-    ModelError : a network without a configuration; an adapter beside a whole model.
-    """
+def files_of(model: Any, revision: str | None, *, device_map: Any = None) -> Readable:
+    """The model that `load_classifier` is to read."""
     if isinstance(model, nn.Module):
-        if getattr(model, "config", None) is None:
-            got, expected = f"a network of type {type(model).__name__}", "a classifier of transformers"
-            raise ModelError("load_classifier", got=got, expected=expected, hint=SAVED)
-        images = getattr(model, "main_input_name", "") == "pixel_values"
-        if not images and not hasattr(tokenizer, "convert_ids_to_tokens"):
-            got = f"a network with a tokenizer of type {type(tokenizer).__name__}"
-            got = "a network without its tokenizer" if tokenizer is None else got
-            expected = "a network and its tokenizer from transformers"
-            raise InputError("load_classifier", got=got, expected=expected, hint=SAVED)
-        if device_map is not None:
-            raise _no_map("a network in memory")
-        return InMemory(model, tokenizer)
-    if tokenizer is not None:
-        got = f"a tokenizer with a model of type {type(model).__name__}"
-        expected = "a tokenizer only with a network in memory"
-        raise InputError("load_classifier", got=got, expected=expected, hint=SAVED)
+        return InMemory(model)
     place = locate(model, revision)
-    if place.source != "hub":
-        check_files(Path(place.path))
-    if place.is_adapter and place.is_whole:  # transformers would put the adapter on it unasked
-        got = f"folder {place.name!r}, which holds a whole model and an adapter"
-        hint = f"move {ADAPTER} and the adapter's weights, or the model, to another folder"
-        raise ModelError("load_classifier", got=got, expected="one of them", hint=hint)
-    if not (place.is_adapter or place.packed):
-        return Files(place, device_map)
-    if device_map is not None:
-        raise _no_map(f"{place.name!r}, an adapter or a .gguf file,")
-    return AdapterFiles(place) if place.is_adapter else PackedFile(place)
-
-
-def _no_map(what: str) -> InputError:
-    expected, hint = "a device_map only for a folder or a hub id", "name one device, or save the whole model"
-    return InputError("load_classifier", got=f"{what} with a device_map", expected=expected, hint=hint)
+    kind = PackedFile if place.packed else AdapterFiles if place.is_adapter else Files
+    return kind(place, device_map)
 
 
 @contextmanager

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,15 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrp_companion.checks import InputError, ModelError, is_whole, reason_of
+from lrp_companion.checks import InputError, is_whole
 from lrp_companion.schema import Texts
 from lrp_companion.words import Span
 
 Message = Mapping[str, Any]
-"""One turn of a talk, with its `role` and `content`, as chat templates take it."""
+"""One turn of a chat, with its `role` and `content`, as chat templates take it."""
 Text = str | tuple[str, str] | Sequence[int] | Sequence[Message]
-"""A text; a pair of texts that the classifier reads together; token ids; or the messages of a talk."""
-MOST_TEXTS = 1_000_000
+"""A text; a pair of texts that the classifier reads together; token ids; or the messages of a chat."""
 SPACE_SIGN, BROKEN = "▁", "\ufffd"
 """How vocabularies of SentencePiece spell a space, and what stands for bytes that are no character."""
 TRIES = 1_000
@@ -35,15 +33,15 @@ class EncodedText:
     ----------
     text, pair : the text; for a pair the first and the second text, else `pair` is None.
     types : token types, 0 or 1; the model sums their embedding with those of words and positions.
-    whole : tokens before truncation.
-    read : the place that is explained, if a model reads one: that of a masked token, of a token with classes,
-        or of the last token where that is not the last of the text.
-    bare : whether this is all that the model reads: no special tokens were added to `text`.
+    whole : number of tokens, untruncated.
+    read : index of the token that is explained, if a model reads one: a masked token, a token with classes,
+        or the last token that is not padding.
+    bare : whether no special tokens were added to `text`.
     typed : whether the tokenizer's answer has token types, which some networks add where they have no table.
-    along : what texts share that one forward pass serves: beginnings of one text, or its places.
-    offsets : the place of each token in `joined`, (start, end) in characters, (0, 0) if special; () where a
-        tokenizer gives none, or where ids are not those of their text.
-    follows : what stands after a beginning of a text, so that its words are those of the whole.
+    along : an object; texts with the same one are explained from one forward pass.
+    offsets : (start, end) in characters of each token in `joined`, (0, 0) if special; () where a tokenizer
+        gives none, or where ids are not those of their text.
+    follows : the text after a prompt, which completes the prompt's last word.
     """
 
     text: str
@@ -84,14 +82,14 @@ class EncodedText:
 
     @property
     def key(self) -> tuple[int, ...]:
-        """Numbers that differ where texts do."""
+        """The token ids."""
         return self.input_ids
 
     @property
     def source(self) -> Text:
         """What was encoded: the text, the pair, or the token ids."""
         if self.bare:
-            return Ids(self.input_ids, self.types if self.typed else ())
+            return list(self.input_ids)
         return self.text if self.pair is None else (self.text, self.pair)
 
 
@@ -105,9 +103,8 @@ def token_types(texts: Sequence[EncodedText], device: torch.device) -> Tensor | 
 
 
 def places_read(texts: Sequence[EncodedText], device: torch.device) -> Tensor | None:
-    """The places that are explained, (B,); None if the model determines what it reads.
-
-    Where it does for some texts only, it reads the last token of the others.
+    """Indices (B,) of the tokens that are explained, the last one where a text names none; None if no text
+    names one.
     """
     if all(text.read is None for text in texts):
         return None
@@ -116,82 +113,38 @@ def places_read(texts: Sequence[EncodedText], device: torch.device) -> Tensor | 
 
 
 def listed(texts: Any) -> list[Text]:
-    """The inputs of an argument, checked; a tuple of strings is one pair (but `Texts` of a data set are not),
-    a list of numbers one text's ids, a list of messages one talk. What a tokenizer returned counts as the ids
-    in it.
+    """The inputs of an argument: a tuple of strings is one pair (but `Texts` of a data set are not), a list
+    or an array of numbers one text's ids, a list of messages one chat.
 
     Raises
     ------
-    InputError : no texts; another type; a text that is empty or that UTF-8 cannot hold.
+    InputError : no texts; one that is none of these, or empty.
 
     >>> listed(("a film", "of grace")), listed(["a film", "of grace"]), listed([[2, 7, 3], [2, 3]])
     ([('a film', 'of grace')], ['a film', 'of grace'], [[2, 7, 3], [2, 3]])
     """
-    texts = _rows_of(texts)
-    if isinstance(texts, Ids) or (isinstance(texts, (str, tuple)) and not isinstance(texts, Texts)):
-        texts = [texts]
-    # an array of one number has no items, and those of a frame are its names
-    no_list = isinstance(texts, (bytes, Mapping, Set)) or getattr(texts, "ndim", 1) != 1
-    if no_list or not isinstance(texts, Iterable):
+    texts = _ids_of(texts)
+    if isinstance(texts, (bytes, Mapping, Set)) or getattr(texts, "ndim", 1) != 1:  # their items are no texts
         got, hint = f"texts of type {type(texts).__name__}", "pass strings, or pairs as tuples of two strings"
         raise InputError("encode", got=got, expected=TEXT_OR_PAIR, hint=hint)
-    items = [_rows_of(item) for item in itertools.islice(texts, MOST_TEXTS + 1)]
-    if not 0 < len(items) <= MOST_TEXTS:
-        got, hint = f"more than {MOST_TEXTS} texts" if items else "no texts", "pass one, or a part at a time"
-        raise InputError("encode", got=got, expected="as many as fit into memory", hint=hint)
-    if is_ids(items) or is_talk(items):
-        items = [items]
+    items = [texts] if is_one(texts) else list(map(_ids_of, texts))
+    if not items:
+        raise InputError("encode", got="no texts", expected=TEXT_OR_PAIR, hint="pass at least one")
     for k, item in enumerate(items):
-        pair = isinstance(item, tuple) and not isinstance(item, Texts)
-        if pair and len(item) != 2:
-            got, hint = f"text {k}, a tuple of {len(item)}", "put separate texts into a list"
-            raise InputError("encode", got=got, expected="a pair (first, second)", hint=hint)
-        sides = (
-            zip((", first of its pair", ", second of its pair"), item, strict=True) if pair else [("", item)]
-        )
-        for name, text in () if is_ids(item) or is_talk(item) else sides:
-            got, expected = f"text {k}{name} of type {type(text).__name__}", "a string"
-            if isinstance(text, str):
-                got, expected = f"text {k}{name}, which is empty or only whitespace", "a text with a word"
-            if not isinstance(text, str) or not text.strip():
-                raise InputError("encode", got=got, expected=expected, hint="leave it out, or write a word")
+        sides = item if is_one(item) and isinstance(item, tuple) and len(item) == 2 else (item,)
+        strings = all(isinstance(side, str) for side in sides)
+        if not (is_ids(item) or is_chat(item) or (strings and all(side.strip() for side in sides))):
+            got = f"text {k} of type {type(item).__name__}"
+            got = f"text {k}, which is empty or only whitespace" if strings else got
+            hint = "write a word, or leave it out; put separate texts into a list"
+            raise InputError("encode", got=got, expected=TEXT_OR_PAIR, hint=hint)
     return items
 
 
-class Ids(list):
-    """Token ids as a tokenizer answered them: with their types, and how much padding stood before them."""
-
-    def __init__(self, ids: Iterable[int], types: Iterable[int] = (), before: int = 0) -> None:
-        super().__init__(ids)
-        self.types, self.before = tuple(types), before
-
-
-def _rows_of(given: Any) -> Any:
-    """Ids in the form that `listed` reads: those of a tokenizer's answer, without padding, or of an array."""
-    if isinstance(given, Mapping) and "input_ids" in given:
-        ids, *sides = (_rows_of(given.get(k)) for k in ("input_ids", "attention_mask", "token_type_ids"))
-        one = is_ids(ids)
-        try:
-            rows: Any = [ids] if one else ids if isinstance(ids, list) else None
-            columns = [[None] * len(rows) if side is None else [side] if one else side for side in sides]
-            made = [_unpadded(*row) for row in zip(rows, *columns, strict=True)]
-        except (IndexError, TypeError, ValueError):
-            got, hint = "a tokenizer's answer of another form", "leave tokens out, or remove them by a method"
-            expected = "lists of ids, for each a mask of 1 from the first to the last token, and types"
-            raise InputError("encode", got=got, expected=expected, hint=hint) from None
-        return made[0] if one else made
-    whole = str(getattr(given, "dtype", "")).removeprefix("torch.").startswith(("int", "uint", "bool"))
+def _ids_of(given: Any) -> Any:
+    """An array or tensor of whole numbers as lists; anything else as it is."""
+    whole = str(getattr(given, "dtype", "")).removeprefix("torch.").startswith(("int", "uint"))
     return given.tolist() if whole and getattr(given, "ndim", None) else given
-
-
-def _unpadded(ids: list[int], mask: Any, types: Any) -> Ids:
-    """Ids where a mask is 1, with their types; padding stands at one end or both."""
-    both = list(zip(ids, ids if types is None else types, mask or [1] * len(ids), strict=True))
-    kept = [place for place, (*_, one) in enumerate(both) if one]
-    if kept[-1] - kept[0] + 1 != len(kept):
-        raise ValueError("a gap")
-    read = both[kept[0] : kept[-1] + 1]
-    return Ids((i for i, *_ in read), () if types is None else (kind for _, kind, _ in read), kept[0])
 
 
 def is_ids(item: Any) -> bool:
@@ -199,91 +152,60 @@ def is_ids(item: Any) -> bool:
     return isinstance(item, list) and bool(item) and all(map(is_whole, item))
 
 
-def is_talk(item: Any) -> bool:
+def is_chat(item: Any) -> bool:
     """Whether this is a list of messages."""
     return isinstance(item, list) and bool(item) and all(isinstance(one, Mapping) for one in item)
 
 
 def is_one(given: Any) -> bool:
-    """Whether this is one text, pair, talk or row of ids, and no list of them."""
-    given = _rows_of(given)
-    one = isinstance(given, (str, tuple)) and not isinstance(given, Texts)
-    return one or is_ids(given) or is_talk(given)
-
-
-def _check_pair(k: int, item: tuple) -> None:
-    """Refuse a tuple that is not a pair of texts."""
-    if len(item) != 2:
-        got, hint = f"text {k}, a tuple of {len(item)}", "put separate texts into a list"
-        raise InputError("encode", got=got, expected="a pair (first, second)", hint=hint)
-    for place, text in zip(("first", "second"), item, strict=True):
-        _check_text(f"text {k}, {place} of its pair,", text)
-
-
-def _check_text(name: str, text: object) -> None:
-    """Refuse a text unless it is a string with something in it that UTF-8 can hold."""
-    name = name.removesuffix(",")
-    if not isinstance(text, str):
-        got, expected = f"{name} of type {type(text).__name__}", "a string"
-        hint = "pass strings only; a pair is a tuple of two strings"
-    elif not text.strip():
-        got, expected = f"{name}, which is empty or only whitespace", "a text with at least one word"
-        hint = "leave it out or write a word"
-    elif any("\ud800" <= c <= "\udfff" for c in text):
-        got, expected = f"{name} with a lone surrogate", "valid Unicode"
-        hint = "decode the text as UTF-8 first"
-    else:
-        return
-    raise InputError("encode", got=got, expected=expected, hint=hint)
+    """Whether this is one text, pair, chat or row of ids, and no list of them."""
+    given = _ids_of(given)
+    one = isinstance(given, (str, tuple)) and not isinstance(given, Texts)  # which are several
+    return one or is_ids(given) or is_chat(given)
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A tokenizer with the model's limits: `max_tokens`, the number of token `types` (0: no table of them),
-    and the size of the `vocabulary` (None: not known).
+    """A tokenizer with the model's limits: `max_tokens`, and the size of the `vocabulary` (None: not known).
 
     With `reads_mask` a text has one mask token, which is explained. A causal classifier reads the last token
-    whose id is not `skipped`, wherever that is. `prompts` are talks that a model is to continue. Where a
-    network `counts_padding`, the positions of a text depend on what stands before it.
+    whose id is not `skipped`. `prompts` are chats that a model is to continue.
     """
 
     tokenizer: Any
     max_tokens: int
-    types: int = 0
     reads_mask: bool = False
     vocabulary: int | None = None
     skipped: int | None = None
     prompts: bool = False
-    counts_padding: bool = False
 
     def encode(self, texts: Any, *, truncate: bool = False) -> list[EncodedText]:
         """Tokenise texts and pairs, see `Classifier.encode`."""
         return [self._encoded(k, item, truncate=truncate) for k, item in enumerate(listed(texts))]
 
     def _encoded(self, k: int, item: Any, *, truncate: bool) -> EncodedText:
-        """Text k as the tokenizer gives it; if it is beyond `max_tokens` as the tokenizer cuts it. Token ids
-        have places if they are those of the text that they spell.
+        """Text k as the tokenizer gives it, cut as the tokenizer cuts it if it is beyond `max_tokens`. Token
+        ids have offsets if they are those of the text that they spell.
         """
         bare, most = isinstance(item, list), self.max_tokens
         if is_ids(item):
-            row = Row([int(i) for i in item], [], tuple(getattr(item, "types", ())))
-            if self.counts_padding and isinstance(item, Ids) and item.before:
-                got, hint = f"text {k} with padding before it", "pass the text alone, or pad it at its end"
-                expected = "no padding before a text, where the network counts positions through it"
-                raise InputError("encode", got=got, expected=expected, hint=hint)
+            row = Encoding([int(i) for i in item], [])
         else:
             sides = (self._templated(k, item),) if bare else item if isinstance(item, tuple) else (item,)
             row = tokenised(self.tokenizer, sides, bare=bare)
         self.check_ids(k, row.ids)
-        whole = self._length(k, len(row.ids), truncate=truncate)
+        untruncated = len(row.ids)
+        if untruncated > most and not truncate:
+            got, expected = f"text {k} of {untruncated} tokens", f"at most {most} tokens"
+            hint = "shorten it, or pass truncate=True to cut it as its tokenizer does"
+            raise InputError("encode", got=got, expected=expected, hint=hint)
         if is_ids(item):
             left = getattr(self.tokenizer, "truncation_side", "right") == "left"
-            part = slice(max(0, whole - most), None) if left else slice(most)
-            ids, types = row.ids[part], row.types[part]
+            ids = row.ids[max(0, untruncated - most) :] if left else row.ids[:most]
             sides = (self.tokenizer.decode(ids, clean_up_tokenization_spaces=False),)
             again = tokenised(self.tokenizer, sides, bare=True)
-            row = Row(ids, [], types, again.spans if again.ids == ids else ())
-        elif whole > most:
+            row = Encoding(ids, [], spans=again.spans if again.ids == ids else ())
+        elif untruncated > most:
             row = tokenised(self.tokenizer, sides, bare=bare, max_length=most)
         if bare:  # a template has the special tokens already, and they are no words
             control = control_ids(self.tokenizer)
@@ -295,7 +217,6 @@ class Reader:
             raise InputError("encode", got=got, expected="a text with at least one word", hint=hint)
         if not bare:
             self._check_special(k, row.ids, row.special)
-        self._check_types(k, row.types or (0,))
         read = self._mask_place(k, row.ids) if self.reads_mask else None
         if self.skipped is not None and row.ids[-1] == self.skipped:
             others = [place for place, i in enumerate(row.ids) if i != self.skipped]
@@ -307,48 +228,32 @@ class Reader:
             np.array(row.special, dtype=bool),
             pair=sides[1] if len(sides) == 2 else None,
             types=row.types,
-            whole=whole,
+            whole=untruncated,
             read=read,
             bare=bare,
             typed=bool(row.types),
             offsets=row.spans,
         )
 
-    def _templated(self, k: int, talk: Any) -> str:
+    def _templated(self, k: int, chat: Any) -> str:
         """The text that the tokenizer's chat template makes of messages; for a model that continues a text,
-        with the beginning of the answer, or up to the end of the answer that the talk begins.
+        with the beginning of the answer, or up to the end of the answer that the chat begins.
         """
-        hint = "pass the text, or the token ids of a template of your own"
-        if not all({"role", "content"} <= set(message) for message in talk):
+        if not all({"role", "content"} <= set(message) for message in chat):  # a template would leave it out
             got, expected = f"text {k}, a message without its role or its content", "both in each message"
             hint = "such as {'role': 'user', 'content': 'a text'}"
             raise InputError("encode", got=got, expected=expected, hint=hint)
-        begun = talk[-1]["role"] == "assistant"
+        begun = chat[-1]["role"] == "assistant"
         asked = {"continue_final_message" if begun else "add_generation_prompt": self.prompts}
-        try:
-            return str(self.tokenizer.apply_chat_template(talk, tokenize=False, **asked))
-        except Exception as error:  # templates are programs, which raise what they like
-            got = f"text {k} of messages that the chat template refuses ({reason_of(error, 150)})"
-            expected = "messages such as {'role': 'user', 'content': 'a text'}"
-            raise InputError("encode", got=got, expected=expected, hint=hint) from None
-
-    def _length(self, k: int, whole: int, *, truncate: bool) -> int:
-        """The number of tokens of text k, if it may be so long."""
-        if whole <= self.max_tokens or truncate:
-            return whole
-        got, expected = f"text {k} of {whole} tokens", f"at most {self.max_tokens} tokens"
-        hint = "shorten it, or pass truncate=True to cut it as its tokenizer does"
-        raise InputError("encode", got=got, expected=expected, hint=hint)
+        return str(self.tokenizer.apply_chat_template(chat, tokenize=False, **asked))
 
     def check_ids(self, k: int, ids: Sequence[int]) -> None:
         """Refuse ids of text k that the model has no embedding for."""
-        wrong = next((i for i in ids if self.vocabulary is not None and not 0 <= i < self.vocabulary), None)
-        if wrong is None:
-            return
-        assert self.vocabulary is not None
-        got, expected = f"text {k} with the token id {wrong}", f"ids from 0 to {self.vocabulary - 1}"
-        hint = "take the tokenizer that the model was trained with"
-        raise InputError("encode", got=got, expected=expected, hint=hint)
+        wrong = [i for i in ids if self.vocabulary is not None and not 0 <= i < self.vocabulary]
+        if wrong:
+            got, expected = f"text {k} with the token id {wrong[0]}", f"ids from 0 below {self.vocabulary}"
+            hint = "take the tokenizer that the model was trained with"
+            raise InputError("encode", got=got, expected=expected, hint=hint)
 
     def _mask_place(self, k: int, ids: Sequence[int]) -> int:
         """The position of the one mask token of a text."""
@@ -371,12 +276,6 @@ class Reader:
             (name,) = token_texts(self.tokenizer, spelled[:1])
             got, expected = f"text {k} with the special token {name} in it", "text without special tokens"
             hint = "pass a pair as a tuple (first, second), a prompt as messages or as token ids"
-            raise InputError("encode", got=got, expected=expected, hint=hint)
-
-    def _check_types(self, k: int, types: Sequence[int]) -> None:
-        if self.types and max(types) >= self.types:
-            got, expected = f"text {k} with token type {max(types)}", f"token types below {self.types}"
-            hint = "take the tokenizer that the model was trained with, or leave out token types"
             raise InputError("encode", got=got, expected=expected, hint=hint)
 
 
@@ -421,7 +320,7 @@ def control_ids(tokenizer: Any) -> set[int]:
     return marked - {tokenizer.unk_token_id}
 
 
-class Row(NamedTuple):
+class Encoding(NamedTuple):
     """What a tokenizer makes of a text or a pair: ids, which of them it added, token types, places in the
     joined texts ((0, 0) if special), and which sides have a token; () where it tells nothing.
     """
@@ -435,38 +334,26 @@ class Row(NamedTuple):
 
 def tokenised(
     tokenizer: Any, sides: Sequence[str], *, max_length: int | None = None, bare: bool = False
-) -> Row:
-    """What a tokenizer makes of a text or a pair: whole, or cut as it cuts to `max_length`; if `bare` without
+) -> Encoding:
+    """What a tokenizer makes of a text or a pair, untruncated or cut to `max_length`; if `bare` without
     special tokens. Fast tokenizers keep how they cut and pad as state, which other threads set, too, so
     the result is checked.
 
     Raises
     ------
-    ModelError : a tokenizer that fails.
+    RuntimeError : other threads change that state all the time.
     """
-    options: dict[str, Any] = {
-        "add_special_tokens": not bare,
-        "return_special_tokens_mask": True,
-        "verbose": False,
-    }
-    options |= {"truncation": max_length is not None, "max_length": max_length}
-    try:
-        for _ in range(TRIES):
-            read = tokenizer(*sides, return_offsets_mapping=tokenizer.is_fast, **options)
-            parts = read.encodings or ()
-            whole = all(len(one) == max_length if max_length else not one.overflowing for one in parts)
-            if whole and all(all(one.attention_mask) for one in parts):
-                break
-        else:
-            raise RuntimeError("other threads change it at the same time")
-    except BaseException as error:
-        # Of Rust: an expression of its own that backtracks without end makes it panic, which no Exception is.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
-        reason = reason_of(error, 150)
-        got, hint = f"a text on which the tokenizer fails ({reason})", "check tokenizer.json, or the text"
-        raise ModelError("encode", got=got, expected="token ids", hint=hint) from None
-    row = Row(read["input_ids"], read["special_tokens_mask"], tuple(read.get("token_type_ids", ())))
+    options: dict[str, Any] = {"add_special_tokens": not bare, "return_special_tokens_mask": True}
+    options |= {"verbose": False, "truncation": max_length is not None, "max_length": max_length}
+    for _ in range(TRIES):
+        read = tokenizer(*sides, return_offsets_mapping=tokenizer.is_fast, **options)
+        parts = read.encodings or ()
+        whole = all(len(one) == max_length if max_length else not one.overflowing for one in parts)
+        if whole and all(all(one.attention_mask) for one in parts):
+            break
+    else:
+        raise RuntimeError("other threads change how the tokenizer cuts and pads at the same time")
+    row = Encoding(read["input_ids"], read["special_tokens_mask"], tuple(read.get("token_type_ids", ())))
     if not read.is_fast:
         return row
     of = read.sequence_ids(0)

@@ -6,18 +6,16 @@ import importlib
 import inspect
 import pkgutil
 import textwrap
-from collections.abc import Iterable
-from typing import Any, TypedDict, Unpack, overload
+from typing import Any
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, choose
-from lrp_companion.families.tasks import NEXT_TOKEN, TOKEN_CLASSES
+from lrp_companion.families.tasks import NEXT_TOKEN
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.methods.common import (
     Target,
     check_classifier,
     check_options,
-    switch,
     targets_of,
 )
 from lrp_companion.methods.completion import all_of, completed, contrasted
@@ -43,42 +41,6 @@ __all__ = [
 ]
 for _file in pkgutil.iter_modules(__path__):  # so that their methods are bound to their rows
     importlib.import_module(f"{__name__}.{_file.name}")
-
-
-class Options(TypedDict, total=False):
-    """The options of all methods, for editors; `attribute` says which method takes which."""
-
-    site: str
-    epsilon: float
-    gate: str
-    positions: str
-    bypass: Iterable[int]
-    cut: Any
-    special: str
-    output: str
-    contrast: int | str
-    completion: int | str | list[int]
-    position: Any
-    removal: str
-    n_steps: int
-    baseline: Any
-    groups: int | str
-    nodes: Any
-    seed: int | None
-    exact: int
-    correct: str
-    budget: int
-    permutations: int
-    unit: Any
-    residual: bool
-    head_fusion: str
-    row: str
-    batch_tokens: int | None
-    progress: bool | None
-    truncate: bool
-    compare: str | None
-    shares: Any
-    batch_images: int
 
 
 def options_of(name: str, *, images: bool = False) -> list[str]:
@@ -123,14 +85,6 @@ def _value(text: str) -> bool | int | float | str:
     return text
 
 
-@overload
-def attribute(
-    model: Any, inputs: Any, *, method: str, target: Target = None, **options: Unpack[Options]
-) -> list[Attribution]: ...
-@overload  # of a method of yours
-def attribute(
-    model: Any, inputs: Any, *, method: str, target: Target = None, **options: Any
-) -> list[Attribution]: ...
 def attribute(
     model: Any, inputs: Any, *, method: str, target: Target = None, **options: Any
 ) -> list[Attribution]:
@@ -187,34 +141,25 @@ def attribute(
     >>> attribute(clf, ["a film of rare grace"], method="cp-lrp")[0].tokens  # doctest: +SKIP
     ('[CLS]', 'a', 'film', 'of', 'rare', 'grace', '[SEP]')
     """
-    if options.get("progress") is not None:
-        switch("progress", options["progress"])
     if isinstance(model, LinearAttention):
         choose("attribute", "method", method, tuple(IMAGE_METHODS))
         return attribute_images(model, inputs, method=method, target=target, **options)
     check_classifier("attribute", model, expected="a Classifier or a LinearAttention")
     choose("attribute", "method", method, tuple(METHODS))
-    asked = {name: options.pop(name, None) for name in ("contrast", "position", "compare", "completion")}
-    truncate = options.pop("truncate", False)
-    truncate = truncate if truncate is False else switch("truncate", truncate)
-    contrast, position, completion = (asked[name] for name in ("contrast", "position", "completion"))
+    asked = {name: options.pop(name, None) for name in ("contrast", "position", "compare")}
+    completion, truncate = options.pop("completion", None), options.pop("truncate", False)
     wiring, known = model.encoder.wiring, [*METHODS[method].options, "target", "truncate", "compare"]
     known += ["contrast"] if "output" in known else []
-    known += ["position"] if wiring.task in (TOKEN_CLASSES, NEXT_TOKEN) else []
-    known += ["completion"] if wiring.task == NEXT_TOKEN else []
-    check_options(repr(method), options if contrast is None else (*options, "contrast"), known)
+    check_options(repr(method), options if asked["contrast"] is None else (*options, "contrast"), known)
+    if completion is not None and wiring.task != NEXT_TOKEN:
+        got, hint = f"a completion with {model.card.name!r}, which predicts {wiring.task}", "leave it out"
+        raise InputError("attribute", got=got, expected="a model of the next token", hint=hint)
     if completion is not None:
-        if wiring.task != NEXT_TOKEN:
-            got = f"a completion with {model.card.name!r}, which predicts {wiring.task}"
-            hint = "leave completion out, or load a language model"
-            raise InputError("attribute", got=got, expected="a model of the next token", hint=hint)
-        asked |= {"target": target, "truncate": truncate}
+        asked |= {"target": target, "truncate": truncate, "completion": completion}
         return completed(model, inputs, method=method, **asked, **options)
-    if contrast is not None:
-        both: dict[str, Any] = {"target": target, "contrast": contrast, "truncate": truncate}
-        both |= {"position": position, "compare": asked["compare"]}
-        return contrasted(model, inputs, method=method, **both, **options)
-    model = model.comparing(asked["compare"])
+    if asked["contrast"] is not None:
+        return contrasted(model, inputs, method=method, target=target, truncate=truncate, **asked, **options)
+    model, position = model.comparing(asked["compare"]), asked["position"]
     if isinstance(target, str) and target == "all" and not wiring.of_vocabulary and "all" not in model.labels:
         texts, targets = all_of(model, inputs, truncate=truncate, position=position)
     else:

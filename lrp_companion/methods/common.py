@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,8 +23,6 @@ from lrp_companion.words import Units
 Targets = Sequence[int | None]
 Target = int | str | Iterable[int | str | None] | None
 """A class or its label for all inputs, one for each, or None: the class with the largest logit."""
-MOST_NAMED = 10
-"""Classes that a message lists by name."""
 MOST_STEPS = 1000
 """Limit for integrated gradients: finding the nodes takes time cubic in their number."""
 
@@ -39,42 +35,13 @@ def check_classifier(operation: str, model: object, *, expected: str = "a Classi
     raise ModelError(operation, got=got, expected=expected, hint="load one with load_classifier")
 
 
-def plain_target(target: Any, count: int) -> Any:
-    """A target in plain form: a list where there are several in any form that has an order (a column, tensor,
-    range or generator), of which one more than `count` is enough to see that they are too many. The gaps of a
-    column are None.
-
-    >>> plain_target(np.array([1, 0]), 2), plain_target(torch.tensor(1), 2), plain_target("neutral", 2)
-    ([1, 0], 1, 'neutral')
-    """
-    axes = getattr(target, "ndim", None)
-    if axes == 0 and hasattr(target, "item"):  # an array or tensor of one number and no axis
-        is_time = getattr(getattr(target, "dtype", None), "kind", None) in ("m", "M")
-        return target if is_time else target.item()  # of a time, item() may be a number
-    if (
-        isinstance(target, (str, bytes, Mapping, Set))
-        or not isinstance(target, Iterable)
-        or axes not in (None, 1)
-    ):
-        return target
-    sized = hasattr(target, "__len__") and not isinstance(target, range)  # a range may be endless
-    given = target if sized else itertools.islice(target, count + 1)
-    plain = [plain_target(one, 0) if getattr(one, "ndim", None) == 0 else one for one in given]
-    if any(map(_is_gap, plain)):  # the gaps of a column, which make floats of its whole numbers
-        plain = [int(one) if isinstance(one, float) and one.is_integer() else one for one in plain]
-    return [None if _is_gap(one) else one for one in plain]
-
-
-def _is_gap(one: object) -> bool:
-    """Whether an entry of a column is missing: NaN, or what pandas has in its place."""
-    return type(one).__name__ == "NAType" or (isinstance(one, float) and math.isnan(one))
-
-
-def check_targets(target: Target, count: int, labels: Sequence[str]) -> list[int | None]:
+def check_targets(
+    target: Target, count: int, labels: Sequence[str], class_of: Callable[[Any], Any] = lambda given: given
+) -> list[int | None]:
     """One target per input: None (the predicted class), one class for all, or a class for each in order.
 
-    A class is its number, from 0, or its label; text is always a label, and a number never is. NaN in a
-    column, or the NA of pandas, is None.
+    A class is its number, from 0, or its label; text is always a label, and a number never is. `class_of`
+    reads a text first, such as a language model's token.
 
     Raises
     ------
@@ -83,50 +50,33 @@ def check_targets(target: Target, count: int, labels: Sequence[str]) -> list[int
     >>> check_targets("neutral", 2, ("negative", "neutral", "positive")), check_targets([0, None], 2, "ab")
     ([1, 1], [0, None])
     """
-    target = plain_target(target, count)
-    targets: list[Any] = target if isinstance(target, list) else [target] * count
+    asked: Any = target
+    given = asked.tolist() if hasattr(asked, "tolist") else asked
+    single = given is None or isinstance(given, (str, int, float))
+    targets = [given] * count if single else list(given)
     if len(targets) != count:
-        raise InputError(
-            "attribute",
-            got=f"{len(targets)} targets for {count} inputs",
-            expected="one target per input",
-            hint="pass a single class or as many as there are inputs",
-        )
-    places: dict[str, list[int]] = {}
-    if any(isinstance(t, str) for t in targets):
-        for k, label in enumerate(labels):
-            places.setdefault(label, []).append(k)
-    return [None if t is None else _class_of(t, labels, places) for t in targets]
+        got, hint = f"{len(targets)} targets for {count} inputs", "pass a single class or one for each input"
+        raise InputError("attribute", got=got, expected="one target per input", hint=hint)
+    plain = (one.item() if hasattr(one, "item") else one for one in targets)
+    return [None if one is None else _class_of(class_of(one), labels) for one in plain]
 
 
 def targets_of(clf: Classifier, target: Target, count: int) -> list[int | None]:
     """`check_targets` for a classifier's inputs; a language model's classes may be given by their text."""
-    if target is None:
-        return [None] * count
-    target = plain_target(target, count)
-    if isinstance(target, list):
-        return check_targets([clf.class_of(one) for one in target], count, clf.labels)
-    return check_targets(clf.class_of(target), count, clf.labels)
+    return check_targets(target, count, clf.labels, clf.class_of)
 
 
-def _class_of(target: Any, labels: Sequence[str], places: Mapping[str, Sequence[int]]) -> int:
-    """The number of a class that is given by its number or its label; `places` are the classes of a label."""
-    named = places.get(target, ()) if isinstance(target, str) else ()
+def _class_of(target: Any, labels: Sequence[str]) -> int:
+    """The number of a class that is given by its number or its label."""
+    named = [k for k, label in enumerate(labels) if label == target] if isinstance(target, str) else []
     if len(named) == 1:
         return named[0]
     if is_whole(target) and 0 <= target < len(labels):
         return int(target)
-    expected = f"a class from 0 to {len(labels) - 1}, or None"
-    if len(labels) <= MOST_NAMED and list(labels) != [str(k) for k in range(len(labels))]:
-        expected = f"a class from 0 to {len(labels) - 1}, its label ({', '.join(labels)}), or None"
-    got, hint = f"target {shown(target)}", "None explains the predicted class"
-    if named:
-        several = ", ".join(map(str, named[:MOST_NAMED]))
-        got, expected = f"{got}, the label of the classes {several}", "one class"
-        hint = f"name it by its number, such as target={named[0]}"
-    elif is_whole(target) and (name := shown(int(target))) in labels:
-        hint = f"the label {name!r}, as text, is class {labels.index(name)}"
-    raise InputError("attribute", got=got, expected=expected, hint=hint)
+    expected = f"a class from 0 to {len(labels) - 1}, its label ({shown(tuple(labels[:10]))}), or None"
+    hint = "None explains the predicted class"
+    hint = f"several classes have this label: name one of {named} by its number" if named else hint
+    raise InputError("attribute", got=f"target {shown(target)}", expected=expected, hint=hint)
 
 
 def check_output(output: str, clf: Classifier) -> str:
@@ -146,38 +96,20 @@ def check_output(output: str, clf: Classifier) -> str:
     return output
 
 
-def check_mask_token(clf: Classifier, asked: str) -> None:
-    """Refuse what needs the tokenizer's [MASK] if it has none."""
-    if clf.mask_id is None:
-        _refuse_token(clf, asked, "mask token")
-
-
-def check_pad_token(clf: Classifier, asked: str) -> None:
-    """Refuse what needs the tokenizer's padding if it has none."""
-    if clf.reads_images or clf.tokenizer.pad_token_id is None:
-        _refuse_token(clf, asked, "padding")
-
-
-def replacements(clf: Classifier) -> list[str]:
-    """The tokens that a word can be replaced by, as options name them: those that the tokenizer has."""
+def replacements(clf: Classifier) -> dict[str, int]:
+    """The tokens that can replace a word, as options name them: those that the tokenizer has."""
     if clf.reads_images:
-        return []
-    has_padding = clf.tokenizer.pad_token_id is not None
-    return ["pad-token"] * has_padding + ["mask-token"] * (clf.mask_id is not None)
+        return {}
+    padding = {"pad-token": clf.pad_id} if clf.tokenizer.pad_token_id is not None else {}
+    return padding | ({} if clf.mask_id is None else {"mask-token": clf.mask_id})
 
 
-def _refuse_token(clf: Classifier, asked: str, token: str) -> NoReturn:
-    """Refuse a removal or a baseline that needs a token; the hint names what this tokenizer can do."""
-    others = " or ".join(
-        map(repr, ["attention-mask" if asked.startswith("removal") else "zero", *replacements(clf)])
-    )
-    if clf.reads_images:
-        got, hint = f"{asked} with {clf.card.name!r}, which reads images", "take 'zero-pixels' or 'zero'"
-        raise InputError("attribute", got=got, expected="a model of texts", hint=hint)
-    article = "a " if token == "mask token" else ""
-    got = f"{asked} with {clf.card.name!r}, whose tokenizer has no {token}"
-    expected, hint = f"a tokenizer with {article}{token}", f"choose another one, such as {others}"
-    raise InputError("attribute", got=got, expected=expected, hint=hint)
+def check_replacement(clf: Classifier, asked: str) -> None:
+    """Refuse a removal or a baseline by a token that the tokenizer does not have."""
+    if asked in ("mask-token", "pad-token") and asked not in replacements(clf):
+        got, expected = f"{asked!r} with {clf.card.name!r}", "a tokenizer that has this token"
+        hint = "choose another one"
+        raise InputError("attribute", got=got, expected=expected, hint=hint)
 
 
 def check_bert_order(operation: str, clf: Classifier) -> Classifier:
@@ -268,7 +200,7 @@ def output_gradient(logits: Tensor, targets: Tensor, output: str, *, multi_label
 
 def watch(items: Iterable, *, progress: bool | None, label: str, total: int | None = None) -> Iterable:
     """A progress bar on standard error: always, never, or (None) on a terminal after three seconds."""
-    hidden = not sys.stderr.isatty() if progress is None else not switch("progress", progress)
+    hidden = not sys.stderr.isatty() if progress is None else not progress
     return tqdm(
         items, desc=label, total=total, disable=hidden, delay=3 if progress is None else 0, leave=False
     )

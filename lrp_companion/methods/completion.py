@@ -20,7 +20,7 @@ from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.loading.reading import quietly
 from lrp_companion.loading.texts import control_ids, is_ids, token_texts, tokenised
-from lrp_companion.methods.common import check_output, check_targets, plain_target
+from lrp_companion.methods.common import check_output, targets_of
 from lrp_companion.methods.request import explain as explain_texts
 from lrp_companion.registry import METHODS
 from lrp_companion.words import Span
@@ -131,10 +131,7 @@ def _less(record: Attribution, other: Attribution) -> Attribution:
 
 def opened(clf: Classifier, prompt: Any) -> EncodedText:
     """One prompt without the special tokens that its tokenizer puts after a text, since it is to go on."""
-    text, *further = clf.encode(prompt, truncate=True)
-    if further:
-        got, hint = f"{1 + len(further)} prompts with a completion", "call it once per prompt"
-        raise InputError("attribute", got=got, expected="one prompt", hint=hint)
+    text = clf.encode_one("attribute", prompt, truncate=True)
     if text.cut:
         check_length(clf, text.whole)
     if text.bare:
@@ -286,15 +283,13 @@ def contrasted(
     InputError : no target, several targets, the same class twice, or another `output`.
     """
     hint = "name two classes, such as target=1, contrast=0"
-    target, contrast = plain_target(target, 1), plain_target(contrast, 1)
-    if target is None or isinstance(target, list) or isinstance(contrast, list):
-        got = f"contrast {shown(contrast)} with target {shown(target)}"
-        expected = "one target and one contrast"
-        raise InputError("attribute", got=got, expected=expected, hint=hint)
+    if target is None:
+        got = f"contrast {shown(contrast)} without a target"
+        raise InputError("attribute", got=got, expected="both", hint=hint)
     if options.get("output", "logit") != "logit":
         got, expected = f"contrast with output {options['output']!r}", "a contrast of two logits"
         raise InputError("attribute", got=got, expected=expected, hint="leave output out")
-    pair = check_targets([clf.class_of(target), clf.class_of(contrast)], 2, clf.labels)
+    pair = targets_of(clf, [target, contrast], 2)
     if pair[0] == pair[1]:
         got = f"the class {clf.labels[pair[0] or 0]!r} against itself"
         raise InputError("attribute", got=got, expected="two classes", hint=hint)

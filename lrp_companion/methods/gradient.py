@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 
 from lrp_companion.attribution import Attribution, scores_at
-from lrp_companion.checks import InputError, choose
+from lrp_companion.checks import choose
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import (
-    check_mask_token,
-    check_pad_token,
+    check_replacement,
     check_steps,
     classes_of,
     path_integral,
@@ -27,8 +26,6 @@ from lrp_companion.methods.request import Request, gradients
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.registry import method
 from lrp_companion.tape.batching import budget
-
-BASELINES = ("auto", "pad-token", "mask-token", "zero", "zero-pixels")
 
 
 @method("gradient-x-input", takes=("output",))
@@ -103,24 +100,11 @@ def integrated_gradients(request: Request, *, n_steps: int = 50, baseline: str =
 
 
 def check_baseline(clf: Classifier, baseline: str) -> str:
-    """The baseline of a path, if the classifier has it; "auto" is that of its kind of input.
-
-    Raises
-    ------
-    InputError : another baseline, a token that the tokenizer lacks or that images have none of, pixels of a
-        text.
-    """
-    if choose("attribute", "baseline", baseline, BASELINES) == "auto":
-        baseline = "zero-pixels" if clf.reads_images else "pad-token"
-    if baseline == "mask-token":
-        check_mask_token(clf, "baseline 'mask-token'")
-    if baseline == "pad-token":
-        check_pad_token(clf, "baseline 'pad-token'")
-    if baseline == "zero-pixels" and not clf.reads_images:
-        got = f"baseline {baseline!r} with {clf.card.name!r}, which reads texts"
-        expected = "a model of images"
-        hint = f"take {' or '.join(map(repr, ['zero', *replacements(clf)]))}"
-        raise InputError("attribute", got=got, expected=expected, hint=hint)
+    """The baseline of a path, if the classifier has it; "auto" is that of its kind of input."""
+    own = "zero-pixels" if clf.reads_images else "pad-token"
+    known = ("auto", "zero", own) if clf.reads_images else ("auto", "zero", own, "mask-token")
+    baseline = own if choose("attribute", "baseline", baseline, known) == "auto" else baseline
+    check_replacement(clf, baseline)
     return baseline
 
 
@@ -132,8 +116,7 @@ def _start(clf: Classifier, text: EncodedText, ids: Tensor, baseline: str) -> Te
     elif baseline == "zero-pixels":
         start = clf.encoder.embed(torch.zeros_like(ids))
     else:
-        filler = clf.pad_id if baseline == "pad-token" else clf.mask_id
-        start = clf.encoder.embed(torch.full_like(ids, filler))
+        start = clf.encoder.embed(torch.full_like(ids, replacements(clf)[baseline]))
     special = torch.as_tensor(text.special, device=clf.device)
     return torch.where(special[None, :, None], word, start)
 

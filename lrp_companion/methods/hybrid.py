@@ -19,7 +19,7 @@ from lrp_companion.arrays import ranking
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import choose, whole
 from lrp_companion.methods.common import classes_of, to_numpy
-from lrp_companion.methods.mask_gradient import check_seed, mask_gradient
+from lrp_companion.methods.mask_gradient import quadrature_of
 from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.methods.request import Request, units_in
 from lrp_companion.registry import method
@@ -47,7 +47,7 @@ def hybrid(
     choose("attribute", "correct", correct, CORRECTIONS)
     whole("attribute", "exact", exact, hint="one forward pass for each")
     units = units_in(request.clf, request.texts, request.unit)
-    gradients = mask_gradient(replace(request, name="mask-gradient"), groups=groups, nodes=nodes, seed=seed)
+    gradients = quadrature_of(replace(request, name="mask-gradient"), groups, nodes, seed)
     tied = max(1e-5, 8 * torch.finfo(request.clf.dtype).eps)  # what company changes
     chosen = [np.sort(ranking(np.abs(record.scores), tied=tied)[:exact]) for record in gradients]
     jobs = [
@@ -108,7 +108,6 @@ def sampled_loo(request: Request, *, budget: int = 8, seed: int = 0) -> list[Att
     seed and the text.
     """
     whole("attribute", "budget", budget, hint="one forward pass for each")
-    check_seed(seed)
     chosen = [
         np.sort(np.random.default_rng([seed, *text.key]).permutation(len(text))[:budget])
         for text in request.texts

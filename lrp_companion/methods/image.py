@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrp_companion.arrays import real_array
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError, whole
+from lrp_companion.checks import choose
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.methods.common import (
     Target,
@@ -42,9 +41,6 @@ def attribute_images(
     allowed = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.KEYWORD_ONLY]
     check_options(f"{method!r} on images", options, ["target", *allowed])
     device = next(net.parameters()).device
-    if device.type == "meta":
-        got, hint = 'a network whose weights hold no numbers (device "meta")', "make it on another device"
-        raise InputError("attribute", got=got, expected="weights in memory", hint=hint)
     with as_recorded(device, net):
         x = net.check_images(images, "attribute")
         x = x.clone() if x.is_inference() else x
@@ -56,27 +52,19 @@ def attribute_images(
     return _records(net, method, logits, chosen, maps)
 
 
-def check_images_at_once(batch_images: object, most: int) -> int:
-    """Return the images of one batch: a whole number, at least 1, and not more than the `most` that are
-    needed.
-    """
-    return min(whole("attribute", "batch_images", batch_images, hint="256 fits small machines"), most)
-
-
 def loo(
     net: LinearAttention, x: Tensor, targets: Tensor, *, batch_images: int = 256, progress: bool | None = None
 ) -> Maps:
     """Leave-One-Out: the target's logit minus that of the image with one pixel at zero (appendix B.1.1 of the
     paper).
     """
-    at_once = check_images_at_once(batch_images, net.tokens)
     scores = torch.empty_like(x)
     with torch.no_grad():
         for k in watch(range(len(x)), progress=progress, label="loo"):
             kept = x[k].expand(net.tokens, -1).clone()
             kept.fill_diagonal_(0)
             logit = net(x[k : k + 1])[0, targets[k]]
-            scores[k] = torch.cat([logit - net(part)[:, targets[k]] for part in kept.split(at_once)])
+            scores[k] = torch.cat([logit - net(part)[:, targets[k]] for part in kept.split(batch_images)])
     return scores, {"removal": "zero-pixel"}, {}, {}
 
 
@@ -97,35 +85,17 @@ def integrated_gradients(
     delta `sum IG - (f(x) - f(x'))` goes into `details`.
     """
     check_steps(n_steps)
-    at_once = check_images_at_once(batch_images, len(x) * n_steps)
     if isinstance(baseline, str):
-        if baseline != "zero":
-            raise InputError(
-                "attribute",
-                got=f"baseline {baseline!r}",
-                expected="'zero' or an array of pixels",
-                hint="pass images.mean(0) for the mean image",
-            )
-        start, name = torch.zeros_like(x), baseline
+        start, name = torch.zeros_like(x), choose("attribute", "baseline", baseline, ("zero",))
     else:
-        given = torch.as_tensor(np.array(real_array("attribute", "baseline", baseline)))
-        one = given.ndim == 1 or (given.ndim == 2 and given.shape[1] != net.tokens)
-        start, name = net.check_images(given[None] if one else given, "attribute: baseline"), "array"
-        if len(start) not in (1, len(x)):
-            raise InputError(
-                "attribute",
-                got=f"{len(start)} baselines for {len(x)} images",
-                expected="one baseline, or one per image",
-                hint="pass images.mean(0) for the mean image",
-            )
-        start = start.expand_as(x)
+        start, name = net.check_images(np.asarray(baseline).reshape(-1, net.tokens)).expand_as(x), "array"
     weights = list(net.parameters())
     wanted = [w.requires_grad for w in weights]
     scores, delta = torch.empty_like(x), x.new_empty(len(x))
     try:
         for w in weights:  # gradients of the pixels only
             w.requires_grad_(False)
-        for rows in torch.arange(len(x)).split(max(1, at_once // n_steps)):
+        for rows in torch.arange(len(x)).split(max(1, batch_images // n_steps)):
             method = path_integral(net)
             scores[rows], delta[rows] = method.attribute(
                 x[rows], start[rows], target=targets[rows], n_steps=n_steps, return_convergence_delta=True
@@ -162,14 +132,7 @@ def lrp(
     positions.
     """
     if isinstance(shares, str):
-        if shares not in SHARES:
-            raise InputError(
-                "attribute",
-                got=f"shares {shares!r}",
-                expected=f"three numbers or one of {', '.join(SHARES)}",
-                hint="leave it out for the net's shares",
-            )
-        point = SHARES[shares]
+        point = SHARES[choose("attribute", "shares", shares, tuple(SHARES))]
     else:
         point = SHARES[net.association] if shares is None else check_shares(shares)
     parts = [

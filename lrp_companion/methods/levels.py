@@ -15,11 +15,10 @@ from lrp_companion.methods.common import (
     check_classifier,
     classes_of,
     output_gradient,
-    switch,
     targets_of,
     to_numpy,
 )
-from lrp_companion.methods.lrp import check_rules
+from lrp_companion.methods.lrp import Cuts, check_cuts, check_rules, cut_paths
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.schema import check_layers
 from lrp_companion.tape.steps import CAUSES, keeps, metered
@@ -34,9 +33,9 @@ class LayerRelevance:
     levels : names of the levels: "output of layer 12" to "output of layer 1", "embeddings" (the input of the
         first layer), "words" or "patches" (only their embeddings, where `attribute` reads by default).
     scores : shape (levels, tokens), in units of the logit.
-    lost : relevance lost before each level, (levels,), by cause: "biases", "norms", "softmax", and
-        "positions" for position and type embeddings. With epsilon 0 their sum is the difference of the
-        `sums`, from the logit down.
+    lost : relevance lost before each level, (levels,), by cause: "biases", "norms", "softmax",
+        "positions" for position and type embeddings, and "cuts" where paths are cut. With epsilon 0 their
+        sum is the difference of the `sums`, from the logit down.
     tokens, special : of the text.
     target, logit : the explained class and its logit.
     """
@@ -61,6 +60,7 @@ def layer_relevance(
     text: Any,
     *,
     bypass: Iterable[int] = (),
+    cut: Cuts = (),
     target: int | str | None = None,
     epsilon: float = 0.0,
     gate: str = "uniform",
@@ -72,6 +72,7 @@ def layer_relevance(
     Parameters
     ----------
     bypass : the layers, from 1, whose attention is held constant: none is AttnLRP, all is CP-LRP.
+    cut : paths held constant, as `lrp` takes them: `("key", "special")` is key cut.
     target : a class or its label; by default the predicted one.
     epsilon : the stabiliser of Eq. (1), (3), (4).
     gate : rule for gated MLPs: "uniform", "right", "flat" or "constant".
@@ -88,12 +89,13 @@ def layer_relevance(
     """
     check_classifier("layer_relevance", clf)
     mask = check_layers("layer_relevance", bypass, clf.card.layers)
+    cuts = check_cuts("layer_relevance", cut, clf.card.layers)
     eps = check_rules("layer_relevance", clf, epsilon=epsilon, gate=gate)
-    truncate = switch("truncate", truncate)
     encoded = clf.encode_one("layer_relevance", text, truncate=truncate, position=position)
     levels, scores, lost = [], [], []
     with as_recorded(clf.device, clf.network), metered() as meter:
-        tape = clf.tape(encoded, gate=gate)
+        attended = torch.ones((1, len(encoded)), device=clf.device)
+        tape = clf.tape(encoded, gate=gate, cuts=cut_paths(cuts, [encoded], [0], attended))
         chosen = classes_of(targets_of(clf, target, 1), tape.logits)
         start = output_gradient(tape.logits, chosen, "logit", multi_label=clf.multi_label)
         g = tape.head.backward(start, eps=eps)
@@ -115,7 +117,8 @@ def layer_relevance(
             lambda: torch.stack([part.sum() for part in [torch.zeros_like(scores[-1]), *parts.values()]]),
         )
         lost.append(dict(meter))
-    by_cause = {cause: np.diff([row[cause] for row in lost], prepend=0.0) for cause in CAUSES}
+    causes = (*CAUSES, "cuts") if cuts else CAUSES
+    by_cause = {cause: np.diff([row[cause] for row in lost], prepend=0.0) for cause in causes}
     return LayerRelevance(
         tuple(levels),
         np.stack([to_numpy(level)[0] for level in scores]),

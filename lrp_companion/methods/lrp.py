@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from lrp_companion.attribution import SITES, Attribution, scores_at
-from lrp_companion.checks import InputError, choose, number, shown, whole
+from lrp_companion.checks import InputError, choose, number, shown
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.methods.common import (
@@ -24,7 +24,6 @@ from lrp_companion.methods.common import (
     classes_of,
     finite,
     output_gradient,
-    switch,
     targets_of,
     to_numpy,
 )
@@ -106,7 +105,8 @@ class RuleSet:
         returns them for a number of layers.
     site : where relevance is read; None leaves it to the caller.
     cut : paths that carry nothing back, as `lrp` takes them.
-    shares : what the factors of `O = A V` receive, then those of `Z = Q K^T`; AttnLRP's halves by default.
+    shares : two pairs, each summing to 1: what A and V receive of the relevance at `O = A V`, then Q and K
+        of that at `Z = Q K^T`; AttnLRP's halves by default, Eq. (3) and (4).
     """
 
     name: str
@@ -162,7 +162,7 @@ def lrp(
     out: list[Attribution] = [None] * len(texts)  # type: ignore[list-item]
     for rows, ids, attended, further in request.batches():
         tape = clf.encoder.forward(
-            ids, attended, cuts=_cut_paths(cuts, texts, rows, attended), **how, **further
+            ids, attended, cuts=cut_paths(cuts, texts, rows, attended), **how, **further
         )
         logits = request.logits_of(rows, tape)
         chosen = request.classes(rows, logits)
@@ -196,7 +196,7 @@ def check_cuts(operation: str, cut: Cuts, layers: int) -> list[tuple[str, str, t
     return out
 
 
-def _cut_paths(
+def cut_paths(
     cuts: Sequence[tuple[str, str, tuple[int, ...]]],
     texts: Sequence[EncodedText],
     rows: Sequence[int],
@@ -237,6 +237,11 @@ def rule_set(
 ) -> RuleSet:
     """Register a rule set as a method on text and return it; `RuleSet` has the arguments.
 
+    With shares `((a, v), (q, k))` the backward pass of attention is `g_A = a g_O V^T`, `g_V = v A^T g_O`,
+    `g_Z = softmax'(Z)^T g_A`, `g_Q = q g_Z K`, `g_K = k g_Z^T Q`, with 0 where a path is cut (epsilon 0). A
+    bypassed layer has `g_V = A^T g_O` and nothing else. Shares are the same in all other layers, and all
+    other operations have the rules of `lrp_companion.rules`: a set does not exchange these.
+
     Its options are those of `lrp`, except those that the set fixes. `label` and `style` are for tables and
     figures.
 
@@ -248,8 +253,10 @@ def rule_set(
     >>> upper = rule_set("upper-half", bypass=lambda layers: range(layers // 2 + 1, layers + 1))
     >>> sorted(upper.mask(6))
     [4, 5, 6]
+    >>> thirds = rule_set("thirds", cut=("key", "special"), shares=((1 / 3, 2 / 3), (0.5, 0.5)))
     >>> from lrp_companion.registry import forget
-    >>> forget("upper-half")
+    >>> forget("upper-half"), forget("thirds")
+    (None, None)
     """
     if site is not None:
         choose("rule_set", "site", site, SITES)
@@ -302,8 +309,6 @@ def layer_lattice(
     (4096, 7)
     """
     check_classifier("layer_lattice", clf)
-    whole("layer_lattice", "memory", memory, hint="2 * 2**30 bytes are 2 GiB")
-    truncate = switch("truncate", truncate)
     encoded = clf.encode_one("layer_lattice", text, truncate=truncate, position=position)
     eps = check_rules("layer_lattice", clf, site=site, epsilon=epsilon, gate=gate)
     check_output(output, clf)

@@ -26,6 +26,7 @@ from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, shown, whole
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import Targets, to_numpy, watch
+from lrp_companion.methods.perturbation import loo
 from lrp_companion.methods.request import Request, gradients, unit_choice, units_in
 from lrp_companion.registry import method
 from lrp_companion.tape.batching import budget, token_batches
@@ -55,41 +56,23 @@ def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     >>> [values.round(3).tolist() for values in quadrature([0, 0.5, 1])]
     [[0.0, 0.5, 1.0], [0.167, 0.667, 0.167]]
     """
-    if isinstance(nodes, int) and not isinstance(nodes, bool) and 1 <= nodes <= 32:
+    if isinstance(nodes, int):
+        number = whole("attribute", "nodes", nodes, most=32, hint="nodes=1 reads the whole input")
         # The roots of P_{n-1} + P_n are Radau's nodes on [-1, 1], the first at -1.
-        last = legendre.legroots([*[0] * (nodes - 1), 1, 1]).real
+        last = legendre.legroots([*[0] * (number - 1), 1, 1]).real
         points = np.append(np.sort((1 - np.sort(last)[1:]) / 2), 1.0)
     else:
-        try:
-            points = np.sort(real_array("attribute", "nodes", nodes))
-        except ValueError:  # no numbers, or one without an axis
-            points = np.empty(0)
-        if (
-            isinstance(nodes, (bool, int))
-            or points.ndim != 1
-            or not points.size
-            or (np.diff(points) < APART).any()
-            or points[-1] != 1
-            or points[0] < 0
-        ):
-            raise InputError(
-                "attribute",
-                got=f"nodes {shown(nodes)}",
-                expected=f"a whole number from 1 to 32, or numbers from 0, {APART:g} apart, that end with 1",
-                hint="nodes=1 reads the gradient only at the whole input",
-            )
+        points = np.sort(np.atleast_1d(real_array("attribute", "nodes", nodes)))
+        if (np.diff(points) < APART).any() or not points[0] >= 0 or points[-1] != 1:
+            got, expected = f"nodes {shown(nodes)}", f"numbers from 0, {APART:g} apart, that end with 1"
+            raise InputError("attribute", got=got, expected=expected, hint="or a number of nodes")
     moments = np.eye(points.size)[0]  # Legendre's polynomials on [0, 1] integrate to 1, 0, 0, ...
-    try:
-        weights = np.linalg.solve(legendre.legvander(2 * points - 1, points.size - 1).T, moments)
-    except np.linalg.LinAlgError:  # nodes that rounding cannot tell apart
-        weights = np.array([np.inf])
-    if not np.abs(weights).sum() <= LARGEST_WEIGHTS:
-        raise InputError(
-            "attribute",
-            got=f"{points.size} nodes whose weights sum to {np.abs(weights).sum():.1e} without their signs",
-            expected=f"nodes whose weights sum to {LARGEST_WEIGHTS:g} at most: they multiply rounding",
-            hint="choose fewer nodes, further apart, or a number of nodes, whose weights sum to 1",
-        )
+    weights = np.linalg.solve(legendre.legvander(2 * points - 1, points.size - 1).T, moments)
+    if not (size := np.abs(weights).sum()) <= LARGEST_WEIGHTS:
+        got = f"{points.size} nodes whose weights sum to {size:.1e} without their signs"
+        expected = f"at most {LARGEST_WEIGHTS:g}: weights multiply rounding"
+        hint = "choose fewer nodes, further apart, or a number of nodes, whose weights sum to 1"
+        raise InputError("attribute", got=got, expected=expected, hint=hint)
     return points, weights
 
 
@@ -100,8 +83,7 @@ def default_nodes(groups: int | str) -> tuple[float, ...] | None:
     >>> default_nodes(8), default_nodes(4)
     ((0.2, 1), None)
     """
-    everything = isinstance(groups, str) and groups == "all"
-    return LOW if everything or (isinstance(groups, int) and groups >= MANY) else None
+    return LOW if groups == "all" or groups >= MANY else None  # type: ignore[operator]
 
 
 def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.ndarray:
@@ -111,24 +93,11 @@ def group_of(tokens: int, groups: int | str, *, seed: int | None = None) -> np.n
     >>> group_of(5, 2).tolist()
     [0, 1, 0, 1, 0]
     """
-    named = isinstance(groups, str) and groups == "all"
-    if not named and (isinstance(groups, (bool, str)) or not isinstance(groups, int) or groups < 1):
-        raise InputError(
-            "attribute",
-            got=f"groups {shown(groups)}",
-            expected='a whole number, at least 1, or "all"',
-            hint="more groups cost more passes",
-        )
-    if seed is not None:
-        check_seed(seed)
-    count = tokens if groups == "all" else min(int(groups), tokens)
+    hint = 'more groups cost more passes; "all" has one for each token'
+    count = tokens if groups == "all" else whole("attribute", "groups", groups, hint=hint)
+    count = min(count, tokens)
     out = np.arange(tokens) % count
     return out if seed is None else np.random.default_rng(seed).permutation(out)
-
-
-def check_seed(seed: object) -> None:
-    """Refuse a seed that is not a whole number from 0."""
-    whole("attribute", "seed", seed, least=0, hint="try seed=0")
 
 
 def quadrature_rows(groups: np.ndarray, points: np.ndarray) -> np.ndarray:
@@ -162,12 +131,8 @@ def plan(
     group = group_of(tokens, groups, seed=seed)
     points, weights = quadrature((1 if groups == 1 else 2) if nodes is None else nodes)
     if groups == 1 and len(points) > 1:
-        raise InputError(
-            "attribute",
-            got=f"nodes {nodes!r} with groups 1",
-            expected="one node for one group: scaling the whole mask changes nothing",
-            hint="choose groups=2 or more, or leave out nodes",
-        )
+        got, expected = f"nodes {nodes!r} with groups 1", "one node: scaling the whole mask changes nothing"
+        raise InputError("attribute", got=got, expected=expected, hint="choose groups=2 or more")
     return group, points, weights
 
 
@@ -187,7 +152,29 @@ def mask_gradient(
     sum to 0, because attention does not depend on the scale of w. The default nodes are 1/3 and 1, or from 8
     groups on 0.2 and 1. With `groups="all"` and many nodes the scores become LOO by the attention mask. The
     tokens of a `unit` ("word", "sentence", or spans) move together, as LOO of that unit removes them.
+
+    Of a text whose K groups cost more passes than LOO (a backward pass counts as two), the scores are LOO
+    itself, and `details` says so; not where `nodes` or a `seed` is given.
     """
+    if groups == 1 or nodes is not None or seed is not None:
+        return quadrature_of(request, groups, nodes, seed)
+    points = quadrature(default_nodes(groups) or 2)[0]
+    sizes = [len(units) for units in units_in(request.clf, request.texts, request.unit)]
+    dear = [size + 1 < 3 * (1 + len(np.unique(group_of(size, groups)))) for size in sizes]
+    choices = {"groups": groups, "nodes": tuple(points.tolist()), "seed": None, "output": request.output}
+    choices |= unit_choice(request.unit)
+    rest, exact = (np.flatnonzero(np.array(dear, dtype=bool) == side).tolist() for side in (False, True))
+    out = dict(zip(rest, quadrature_of(request.some(rest), groups, None, None), strict=True))
+    for k, record in zip(exact, loo(request.some(exact)), strict=True):
+        details = {**record.details, "passes": (sizes[k] + 1, 0), "computed as": "leave-one-out"}
+        out[k] = replace(record, choices=choices, details=details)
+    return [out[k] for k in range(len(sizes))]
+
+
+def quadrature_of(
+    request: Request, groups: int | str, nodes: int | Sequence[float] | None, seed: int | None
+) -> list[Attribution]:
+    """The mask gradient by its own passes."""
     texts = request.texts
     nodes = default_nodes(groups) if nodes is None else nodes
     plan(1, groups, nodes, seed)  # refuses bad options also where there is no text

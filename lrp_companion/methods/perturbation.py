@@ -18,19 +18,19 @@ from torch import Tensor
 
 from lrp_companion.arrays import bool_array
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError, choose, shown
+from lrp_companion.checks import InputError, choose
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.comparison import compare, row_read
 from lrp_companion.loading.compute import as_recorded, usual_device
 from lrp_companion.loading.texts import Text
 from lrp_companion.methods.common import (
     check_classifier,
-    check_mask_token,
     check_output,
-    check_pad_token,
+    check_replacement,
     classes_of,
     finite,
     read_output,
+    replacements,
     targets_of,
     to_numpy,
     watch,
@@ -39,7 +39,8 @@ from lrp_companion.methods.request import Request, groups_of, places_of, unit_ch
 from lrp_companion.registry import method
 from lrp_companion.schema import REMOVALS
 from lrp_companion.tape.batching import budget, token_batches
-from lrp_companion.tape.packed import Row, Whole, packed_logits
+from lrp_companion.tape.packed import packed_logits
+from lrp_companion.tape.rows import Row, Whole
 from lrp_companion.words import Units
 
 
@@ -138,34 +139,20 @@ def _shortened(
 
 def check_removal(clf: Classifier, removal: str) -> None:
     """Refuse an unknown removal, one whose token the tokenizer lacks, and any that would replace a patch."""
-    if clf.reads_images and choose("attribute", "removal", removal, REMOVALS) != REMOVALS[0]:
-        got, expected = f"removal {removal!r} with {clf.card.name!r}, which reads images", "'attention-mask'"
-        hint = "leave it out: no token attends to a patch that is removed"
-        raise InputError("attribute", got=got, expected=expected, hint=hint)
-    if choose("attribute", "removal", removal, REMOVALS) == "mask-token":
-        check_mask_token(clf, "removal 'mask-token'")
-    if removal == "pad-token":
-        check_pad_token(clf, "removal 'pad-token'")
+    choose("attribute", "removal", removal, REMOVALS[:1] if clf.reads_images else REMOVALS)
+    check_replacement(clf, removal)
 
 
 def _row(clf: Classifier, text: EncodedText, keep: Any, removal: str, read: Sequence[int]) -> Row:
     """The rest of a text that is read at these places, as the encoder runs it."""
     keep = bool_array("removal", "keep", keep)
     if keep.shape != (len(text),):
-        raise InputError(
-            "removal",
-            got=f"a mask of shape {keep.shape}",
-            expected=f"({len(text)},), one entry per token",
-            hint="special tokens count too",
-        )
-    reads_one = clf.encoder.wiring.causal and removal == "attention-mask"  # the last token reads nothing then
-    if not keep.any() and not reads_one:
-        raise InputError(
-            "removal",
-            got="a text with every token removed",
-            expected="at least one token kept",
-            hint="keep the special tokens",
-        )
+        got, expected = f"a mask of shape {keep.shape}", f"({len(text)},), one entry per token"
+        raise InputError("removal", got=got, expected=expected, hint="special tokens count too")
+    reads_nothing = clf.encoder.wiring.causal and removal == "attention-mask"  # then its last token
+    if not keep.any() and not reads_nothing:
+        got, hint = "a text with every token removed", "keep the special tokens"
+        raise InputError("removal", got=got, expected="at least one token kept", hint=hint)
     ids, places, types = np.asarray(text.input_ids), np.arange(len(text)), np.asarray(text.types)
     readout, read = clf.encoder.wiring.readout, list(read)
     if removal == "delete":
@@ -188,8 +175,7 @@ def _row(clf: Classifier, text: EncodedText, keep: Any, removal: str, read: Sequ
         unread = tuple(np.flatnonzero(~keep[stay]).tolist())
         at = tuple(int(stay[:place].sum()) for place in read)
         return Row(ids[stay], places[stay], unread, types=types[stay], read=at, length=len(text))
-    filler = clf.mask_id if removal == "mask-token" else clf.pad_id
-    return Row(np.where(keep, ids, filler), places, types=types, read=tuple(read))
+    return Row(np.where(keep, ids, replacements(clf)[removal]), places, types=types, read=tuple(read))
 
 
 @method("loo", takes=("output", "unit"))
@@ -266,18 +252,15 @@ def removal_evaluator(
     check_classifier("removal", clf)
     encoded = text if isinstance(text, EncodedText) else clf.encode_one("removal", text, position=position)
     check_output(output, clf)
-    (chosen,) = targets_of(clf, target, 1)
-    if chosen is None:
-        got, hint = "target None", "name the class whose output to follow"
-        raise InputError("removal", got=got, expected="a class", hint=hint)
+    chosen: Any = targets_of(clf, target, 1)[0]
     known: dict[Any, float] = {}
 
     @usual_device()
     def evaluate(keep: np.ndarray) -> np.ndarray:
-        kept = _masks(keep)
         # of this network with these weights: a version counts the changes of a tensor in place
         weights = tuple(p._version for p in clf.network.parameters() if not p.is_inference())
         network = clf.follow().identity, weights
+        kept = np.asarray(keep)
         rows = {(network, row.tobytes()): row for row in kept}
         new = {key: row for key, row in rows.items() if key not in known}
         if new:
@@ -294,12 +277,3 @@ def removal_evaluator(
         return np.array([known[network, row.tobytes()] for row in kept])
 
     return evaluate
-
-
-def _masks(keep: object) -> np.ndarray:
-    """Masks of kept tokens as bool, (steps, tokens); else `InputError`."""
-    masks = bool_array("removal", "masks", keep)
-    if masks.ndim != 2:
-        got, hint = f"masks {shown(keep)}", "pass one row of True and False per step"
-        raise InputError("removal", got=got, expected="shape (steps, tokens)", hint=hint)
-    return masks

@@ -5,7 +5,7 @@ method removes at once (tokens, words, sentences, or given spans).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,13 @@ import torch
 from torch import Tensor
 
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.comparison import row_read
 from lrp_companion.methods.common import Targets, attribution, check_output, classes_of, read_output, watch
 from lrp_companion.registry import METHODS, SHARED
 from lrp_companion.tape.batching import budget, token_batches
 from lrp_companion.tape.encoder import Tape
-from lrp_companion.words import Units, check_unit, units_of
+from lrp_companion.words import Units, units_of
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,12 @@ class Request:
 
     def __post_init__(self) -> None:
         check_output(self.output, self.clf)
+
+    def some(self, rows: Sequence[int]) -> Request:
+        """The same request of some of its texts."""
+        unit = [self.unit[k] for k in rows] if _by_text(self.unit) else self.unit
+        texts, targets = [self.texts[k] for k in rows], [self.targets[k] for k in rows]
+        return replace(self, unit=unit, texts=texts, targets=targets)
 
     def batches(self, *, shared: bool = True) -> Iterator[tuple[list[int], Tensor, Tensor, dict[str, Any]]]:
         """Padded batches of texts: their indices, ids, mask (B, T), and the other inputs of `Encoder.forward`
@@ -134,38 +139,27 @@ def explain(
 
 
 def units_in(clf: Classifier, texts: Sequence[EncodedText], unit: Any) -> list[Units]:
-    """The units of each text; `unit` is "token", "word", "sentence", or a list of spans (for several texts,
-    one list each).
+    """The units of each text; `unit` is "token", "word", "sentence", or a list of spans, of all texts or for
+    each text its own.
 
     Raises
     ------
     InputError : another unit; spans that a text does not have; a text without offsets.
     """
-    check_unit("attribute", unit)
-    if clf.reads_images and unit != "token":
-        got, expected = f"unit {unit!r} with {clf.card.name!r}, which reads images", "unit 'token': a patch"
-        raise InputError("attribute", got=got, expected=expected, hint="leave it out")
-    if isinstance(unit, str):
-        asked: list[Any] = [unit] * len(texts)
-    elif len(texts) == 1 and not _lists_of_spans(unit):
-        asked = [unit]
-    elif len(unit) == len(texts) and _lists_of_spans(unit):
-        asked = list(unit)
-    else:
-        got, hint = f"unit {unit!r} for {len(texts)} texts", "pass one list of spans per text"
-        raise InputError("attribute", got=got, expected="spans for each text", hint=hint)
-    return [_units(clf, text, one) for text, one in zip(texts, asked, strict=True)]
+    several = unit if _by_text(unit) else [unit] * len(texts)
+    out = []
+    for text, one in zip(texts, several, strict=True):
+        joined, offsets = ("", ()) if one == "token" else (text.joined, text.offsets)
+        read: dict[str, Any] = {"tokens": text.tokens, "special": text.special, "follows": text.follows}
+        out.append(units_of("attribute", one, text=joined, offsets=offsets, **read))
+    return out
 
 
-def _lists_of_spans(unit: Sequence[Any]) -> bool:
-    """Whether the entries are lists of spans and not spans."""
-    return all(isinstance(one, (list, tuple)) and one and not isinstance(one[0], int) for one in unit)
-
-
-def _units(clf: Classifier, text: EncodedText, unit: Any) -> Units:
-    joined, offsets = ("", ()) if unit == "token" else (text.joined, text.offsets)
-    read: dict[str, Any] = {"tokens": text.tokens, "special": text.special, "follows": text.follows}
-    return units_of("attribute", unit, text=joined, offsets=offsets, **read)
+def _by_text(unit: Any) -> bool:
+    """Whether there is a list of spans for each text, and not one list for all."""
+    return not isinstance(unit, str) and all(
+        isinstance(one, (list, tuple)) and one and not isinstance(one[0], int) for one in unit
+    )
 
 
 def unit_choice(unit: Any) -> dict[str, str]:

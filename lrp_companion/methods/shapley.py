@@ -18,7 +18,6 @@ import torch
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, whole
 from lrp_companion.methods.common import classes_of, to_numpy, watch
-from lrp_companion.methods.mask_gradient import check_seed
 from lrp_companion.methods.perturbation import check_removal, kept_logits
 from lrp_companion.methods.request import Request, unit_choice, units_in
 from lrp_companion.registry import method
@@ -50,7 +49,6 @@ def shapley(
     check_removal(request.clf, removal)
     hint = "2**n forward passes for n units; exact=0 samples every text"
     whole("attribute", "exact", exact, least=0, most=MOST_EXACT, hint=hint)
-    check_seed(seed)
     if whole("attribute", "permutations", permutations, least=4, hint="try 128") % 2:
         got, expected = f"permutations {permutations}", "an even number: each order runs with its reverse"
         raise InputError("attribute", got=got, expected=expected, hint=f"try {permutations + 1}")

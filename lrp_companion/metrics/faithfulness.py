@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lrp_companion.arrays import plain_array, ranking, real_array
+from lrp_companion.arrays import bool_array, ranking, real_array
 from lrp_companion.attribution import CANCELLED, Attribution, differences
 from lrp_companion.checks import InputError, choose, shown, whole
 from lrp_companion.extras import extra
@@ -314,9 +314,6 @@ def perturbation_curve(
     >>> curve.logits, curve.mean_logit, curve.aopc
     (array([6., 3., 1., 0.]), 1.3333333333333333, 3.5)
     """
-    if not callable(evaluate):
-        got, hint = f"evaluate {shown(evaluate)}", "such as lambda keep: keep @ weights"
-        raise InputError("perturbation_curve", got=got, expected="a function of kept tokens", hint=hint)
     steps = removal_order(scores, order=order, chunk=chunk, removable=removable)
     keep = np.ones((len(steps) + 1, _numbers("perturbation_curve", scores).size), dtype=bool)
     for k, step in enumerate(steps, start=1):
@@ -330,24 +327,6 @@ def perturbation_curve(
     for array in (logits, removed):
         array.setflags(write=False)
     return Curve(logits, removed, order, int(chunk))
-
-
-def faithfulness_gap(lerf: Curve, morf: Curve) -> float:
-    """Return `Delta = LeRF - MoRF` of `mean_logit`, from section 4.1 of the paper.
-
-    It says how well the order separates relevant from irrelevant tokens.
-
-    >>> weights = np.array([3.0, 1.0, 2.0])
-    >>> lerf = perturbation_curve(lambda keep: keep @ weights, weights, order="lerf")
-    >>> morf = perturbation_curve(lambda keep: keep @ weights, weights, order="morf")
-    >>> round(faithfulness_gap(lerf, morf), 4)
-    1.3333
-    """
-    if (lerf.order, morf.order) != ("lerf", "morf") or lerf.chunk != morf.chunk:
-        got = f"{lerf.order} by {lerf.chunk} and {morf.order} by {morf.chunk}"
-        expected, hint = "lerf, then morf, with equal chunks", "make both curves from one map"
-        raise InputError("faithfulness_gap", got=got, expected=expected, hint=hint)
-    return lerf.mean_logit - morf.mean_logit
 
 
 def check_pair(operation: str, a: Any, b: Any, *, least: int = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -374,10 +353,10 @@ def _numbers(operation: str, values: Any) -> np.ndarray:
 
 
 def _mask(operation: str, name: str, values: Any, shape: tuple[int, ...]) -> np.ndarray:
-    out = plain_array(operation, name, values, expected=f"{shape}, bool")
-    if out.shape != shape or out.dtype != bool:
-        got, hint = f"{name} of shape {out.shape}, {out.dtype}", "pass one True or False per token"
-        raise InputError(operation, got=got, expected=f"{shape}, bool", hint=hint)
+    out = bool_array(operation, name, values)
+    if out.shape != shape:
+        got, hint = f"{name} of shape {out.shape}", "pass one True or False per token"
+        raise InputError(operation, got=got, expected=f"{shape}", hint=hint)
     return out
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrp_companion.checks import CompanionError, ModelError, reason_of
+from lrp_companion.checks import ModelError
 from lrp_companion.extras import extra
 from lrp_companion.families.tasks import CLASSES
 from lrp_companion.loading.classifier import Classifier
@@ -125,17 +125,8 @@ def stage(clf: Classifier, folder: Path, *, max_tokens: int = MAX_TOKENS) -> Sta
     SourceError : the kernel's compiler is not installed.
     """
     script = engine_script()
-    try:
-        manifest = _manifest(clf, min(max_tokens, clf.max_tokens))
-        check_page(clf, manifest, tensors(clf.encoder.wiring))
-    except CompanionError:
-        raise
-    except Exception as error:  # a part that BERT has is missing, or is of another kind or size
-        got, hint = (
-            f"other parts ({reason_of(error, 150)})",
-            "choose a BERT, DistilBERT or ELECTRA classifier",
-        )
-        raise _refusal(clf, got, "a network in BERT's order", hint) from error
+    manifest = _manifest(clf, min(max_tokens, clf.max_tokens))
+    check_page(clf, manifest, tensors(clf.encoder.wiring))
     folder.mkdir(parents=True, exist_ok=True)
     for stale in folder.glob("part-*.js"):
         stale.unlink()

@@ -84,9 +84,11 @@ def _by_id(clf: Classifier, pieces: dict[str, int], added: list[dict[str, Any]])
 
 def _around(clf: Classifier) -> tuple[list[int], list[int]]:
     """The ids that the tokenizer puts before and after a text."""
-    whole = clf.tokenizer("a", return_special_tokens_mask=True)
-    words = [k for k, mark in enumerate(whole["special_tokens_mask"]) if not mark]
-    return whole["input_ids"][: words[0]], whole["input_ids"][words[-1] + 1 :]
+    (text,) = clf.encode(["a"])
+    words = np.flatnonzero(~text.special).tolist()
+    if any(text.types) or words != list(range(words[0], words[-1] + 1)):
+        _refuse(clf, "a text in several parts or of other token types", "one text, of token types 0")
+    return list(text.input_ids[: words[0]]), list(text.input_ids[words[-1] + 1 :])
 
 
 def _added(clf: Classifier, backend: Any, tokens: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from lrp_companion.checks import as_path, whole
+from lrp_companion.checks import whole
 from lrp_companion.cli_options import MODEL, Command, loaded
 from lrp_companion.terminal import check_output, say, visible
 
@@ -30,7 +30,7 @@ def _carry_out(args: argparse.Namespace) -> None:
     check_output()
     whole("export-page", "--max-tokens", args.max_tokens, least=3, hint="leave it out for 128")
     options = {"examples": args.example, "title": args.title, "max_tokens": args.max_tokens}
-    page = export_page(loaded(args.model), as_path("export-page", "--out", args.out), **options)
+    page = export_page(loaded(args.model), args.out, **options)
     size = sum(path.stat().st_size for path in page.parent.rglob("*") if path.is_file())
     say(visible(f"{page}: opens in a browser, from disk or any static host ({size / 1e6:.0f} MB in all)"))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import lrp_companion
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError, as_path
+from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, layer_lattice
 from lrp_companion.page.browser_engine import MAX_TOKENS, Staged, stage
@@ -135,20 +135,15 @@ def export_page(
     Raises
     ------
     ModelError : the engine cannot run the model.
-    InputError : the folder is not empty or cannot be made, or an example cannot be read.
+    InputError : the folder is not empty, or an example cannot be read.
 
     >>> lrp_companion.page.live_page.export_page(clf, "my-page")  # doctest: +SKIP
     PosixPath('my-page/index.html')
     """
     texts = [text for text in examples if text.strip()] or list(NEUTRAL)
-    try:
-        out = _free_folder(folder)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        making = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    except OSError as error:
-        got, hint = f"folder {folder}, which cannot be made ({error.strerror})", "name another one"
-        expected = "a folder that can be made and written"
-        raise InputError("export-page", got=got, expected=expected, hint=hint) from None
+    out = _free_folder(folder)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    making = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     try:
         live = prepare(clf, making / "model", texts, max_tokens=max_tokens)
         widget, heading = live.widget("model/"), title or f"Explain a text: {clf.card.name}"
@@ -168,7 +163,7 @@ def export_page(
 
 def _free_folder(folder: str | os.PathLike) -> Path:
     """The folder as a path, if nothing would be lost in it."""
-    out = as_path("export-page", "folder", folder)
+    out = Path(folder).expanduser()
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         hint = "name a new one, or empty it first"
         raise InputError("export-page", got=f"{out}, which holds files", expected="a new folder", hint=hint)

@@ -12,7 +12,6 @@ _NAMES = {
     "canvas": ("Drawing", "drawing"),
     "curves": ("layer_curves", "method_dots"),
     "figures": ("dots", "lines", "specification_curve"),
-    "export": ("save_record", "save_rows"),
     "palette": ("diverging", "diverging_map", "styles"),
     "tables": ("table",),
     "tokens": ("terminal_table", "token_heatmap"),

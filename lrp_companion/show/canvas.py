@@ -7,6 +7,7 @@ it, and `settle` moves the names apart once the figure has its layout.
 from __future__ import annotations
 
 import io
+import itertools
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,11 +16,9 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.text import Annotation, Text
-from matplotlib.transforms import Bbox
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
@@ -186,7 +185,7 @@ def label_ends(axes: Axes, names: Sequence[Name]) -> None:
 
 
 def label_points(axes: Axes, names: Sequence[Name]) -> None:
-    """Name points within a panel; `settle` finds places that cover no point, line or other name."""
+    """Name points within a panel; `settle` moves the names off one another."""
     for name in names:
         axes.annotate(
             name.text,
@@ -204,14 +203,28 @@ def label_points(axes: Axes, names: Sequence[Name]) -> None:
 
 
 def settle(figure: Figure) -> None:
-    """Lay a figure out and give the names of `label_ends` and `label_points` their places."""
+    """Lay a figure out, and move the names of `label_ends` and `label_points` off one another."""
     figure.draw_without_rendering()
     for axes in figure.axes:
         labels = [text for text in axes.texts if isinstance(text, Annotation)]
-        ends = [text for text in labels if text.get_gid() == "end"]
-        if ends:
+        if ends := [text for text in labels if text.get_gid() == "end"]:
             _settle_ends(axes, ends)
-        _settle_points(axes, [text for text in labels if text.get_gid() == "point"])
+        panel = axes.get_window_extent()
+        taken = [Text.get_window_extent(text) for text in axes.texts if text.get_gid() is None]
+        for label in (text for text in labels if text.get_gid() == "point"):
+            box = Text.get_window_extent(label)  # without its line
+            across, up = (side * 36 / axes.figure.dpi for side in (box.width, box.height))
+            for distance, (right, above) in itertools.product((6, 14, 24, 36), SIDES):
+                label.set_position((right * (across + distance), above * (up + distance)))
+                box = Text.get_window_extent(label)
+                inside = box.x0 >= panel.x0 and box.x1 <= panel.x1
+                if inside and not any(box.overlaps(other) for other in taken):
+                    break
+            taken.append(box)
+
+
+SIDES = (1, 1), (1, -1), (-1, 1), (-1, -1), (0, 1), (0, -1)
+"""Where a name may stand beside its point, the first free one: right (1) or left, above (1) or below."""
 
 
 def _settle_ends(axes: Axes, labels: Sequence[Annotation]) -> None:
@@ -222,70 +235,3 @@ def _settle_ends(axes: Axes, labels: Sequence[Annotation]) -> None:
     places = spread(heights, gap=gap, low=panel.y0 + gap / 2, high=panel.y1 - gap / 2)
     for label, place in zip(labels, places, strict=True):
         label.set_position((1.03, axes.transData.inverted().transform((panel.x1, place))[1]))
-
-
-def _settle_points(axes: Axes, labels: Sequence[Annotation]) -> None:
-    """Put each name at the nearest place around its point where it covers least."""
-    drawn, taken = _ink(axes), [text.get_window_extent() for text in axes.texts if text.get_gid() is None]
-    panel, scale = axes.get_window_extent(), axes.figure.dpi / 72
-    for label in labels:
-        box, anchor = Text.get_window_extent(label), axes.transData.transform(label.xy)
-        width, height = box.width, box.height  # of the name without its line
-        places = [_box(anchor + offset, width, height) for offset in _around(width, height, scale)]
-        best = min(places, key=lambda box: _cost(box, anchor, panel, drawn, taken))
-        taken.append(best)
-        middle = np.add(best.min, best.max) / 2
-        label.set_position(tuple((middle - anchor) / scale))
-        line = _line_to(best, anchor)
-        if label.arrow_patch is not None and np.hypot(*(line[-1] - anchor)) < 12 * scale:
-            label.arrow_patch.set_visible(False)  # near enough to need no line
-        else:
-            drawn = np.concatenate([drawn, line])
-
-
-def _around(width: float, height: float, scale: float) -> list[np.ndarray]:
-    """Offsets of a name's middle from its point: right, left, above and below, near ones first."""
-    places = []
-    for distance in (5, 10, 16, 24, 34, 46, 60, 76, 94, 114):
-        across, up = width / 2 + distance * scale, height / 2 + distance * scale
-        places += [np.array([side * across, shift * up]) for side in (1, -1) for shift in (0, 0.5, -0.5)]
-        shifts = (0, 0.25, -0.25, 0.45, -0.45, 0.9, -0.9, 1.4, -1.4)
-        places += [np.array([shift * width, side * up]) for side in (1, -1) for shift in shifts]
-    return places
-
-
-def _box(middle: np.ndarray, width: float, height: float) -> Bbox:
-    return Bbox.from_bounds(middle[0] - width / 2, middle[1] - height / 2, width, height)
-
-
-def _line_to(box: Bbox, anchor: np.ndarray) -> np.ndarray:
-    """Points on the line from a point to a name's nearest side, shape (n, 2)."""
-    return np.linspace(anchor, np.clip(anchor, box.min, box.max), 24)
-
-
-def _cost(box: Bbox, anchor: np.ndarray, panel: Bbox, drawn: np.ndarray, taken: Sequence[Bbox]) -> float:
-    """What a place costs: its distance, and much for what it covers or where it leaves the panel."""
-    line = _line_to(box, anchor)
-    covered = int(((drawn > box.min) & (drawn < box.max)).all(axis=1).sum())
-    crossed = sum(int(((line > other.min) & (line < other.max)).all(axis=1).sum()) for other in taken)
-    overlaps = sum(box.overlaps(other) for other in taken)
-    outside = box.x0 < panel.x0 or box.x1 > panel.x1 or box.y0 < panel.y0 or box.y1 > panel.y1
-    distance = float(np.hypot(*(line[-1] - anchor)))
-    return 3.0 * distance + 30 * covered + 90 * crossed + 3000 * overlaps + 6000 * outside
-
-
-def _ink(axes: Axes) -> np.ndarray:
-    """Points along the lines of a panel in pixels, shape (n, 2); those behind everything may be covered."""
-    before = [line for line in axes.get_lines() if line.get_zorder() > 0]
-    paths = [line.get_transform().transform(line.get_xydata()) for line in before]
-    for lines in axes.collections:
-        if isinstance(lines, LineCollection):
-            paths += [lines.get_transform().transform(segment) for segment in lines.get_segments()]
-    points = [np.empty((0, 2))]
-    for path in paths:
-        points.append(path[:1])
-        for start, end in zip(path, path[1:], strict=False):
-            if np.isfinite([start, end]).all():
-                count = int(np.hypot(*(end - start)) // 4) + 2
-                points.append(np.linspace(start, end, count))
-    return np.concatenate(points)

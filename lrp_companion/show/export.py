@@ -1,4 +1,4 @@
-"""Heat maps as files: a page, a figure (SVG, PNG, PDF), LaTeX, or the records as JSON.
+"""Heat maps as files: a page, a figure (SVG, PNG, PDF), or the records as JSON.
 
 Every form shows the sign by a line, solid below for the class and dotted above against it, so that a print in
 grey still reads.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import html
 import io
+import json
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.attribution import Attribution, as_json
-from lrp_companion.checks import InputError, SourceError, as_path, shown
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError, as_path, shown
 from lrp_companion.show.palette import INK, QUIET, hexes
 from lrp_companion.show.tokens import (
     FAINT,
@@ -27,28 +27,12 @@ from lrp_companion.show.tokens import (
     TokenRows,
     decimals,
     row_scale,
-    token_heatmap,
 )
 from lrp_companion.terminal import visible
 
 WIDTH, MARGIN, SIZE, SMALL = 468.0, 8.0, 10.0, 7.0  # points: the text width of a page, and type sizes
 PAD, GAP, LINE, BELOW = 3.0, 3.0, 15.0, 10.0  # inside and between boxes; heights of a box and of its score
 _PAGE_CSS = "body{margin:1em auto;max-width:60em;padding:0 1em;background:#fff;font:16px/1.4 sans-serif}"
-_TEX_ESCAPES = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%",
-    "_": r"\_", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}",
-    ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}", "'": r"'{}", "`": r"`{}",
-    "-": r"-{}", "␣": r"\textvisiblespace{}", "…": r"\dots{}", "’": "'{}", "‘": "`{}",
-    "“": r"\textquotedblleft{}", "”": r"\textquotedblright{}", "–": "--{}", "—": "---{}",
-}  # fmt: skip
-_TEX_HEAD = r"""% Needs \usepackage{xcolor} and \usepackage[T1]{fontenc}.
-% Signs beyond Latin need LuaLaTeX or XeLaTeX with a font that has them; pdfLaTeX prints their code points.
-\providecommand{\lrpother}[2]{\ifdefined\directlua#2\else\ifdefined\XeTeXversion#2\else\texttt{#1}\fi\fi}
-\providecommand{\lrptoken}[2]{\leavevmode\hbox{\colorbox[HTML]{#1}{\strut#2}}}
-\providecommand{\lrpfor}[2]{\leavevmode\vtop{\hbox{\colorbox[HTML]{#1}{\strut#2}}\hrule height 1pt}}
-\providecommand{\lrpagainst}[2]{\leavevmode\setbox0=\hbox{\colorbox[HTML]{#1}{\strut#2}}%
-  \vbox{\hbox to\wd0{\leaders\hbox{\vrule height 1pt width 1pt\kern1.2pt}\hfil}\nointerlineskip\box0}}
-"""
 
 
 @dataclass(frozen=True)
@@ -81,14 +65,6 @@ def _sign(score: float, scale: float) -> str:
     return "for" if score > FAINT * scale else "against" if score < -FAINT * scale else ""
 
 
-def save_record(record: Attribution, path: str | os.PathLike, *, title: str | None = None) -> None:
-    """Save one record, see `Attribution.save`."""
-    if ending("Attribution.save", path) == ".json":
-        write("Attribution.save", path, (record.to_json() + "\n").encode())
-        return
-    save_rows(token_heatmap(record, titles=None if title is None else [title]), path)
-
-
 def save_rows(rows: TokenRows, path: str | os.PathLike) -> None:
     """Save a heat map of one or several rows, see `TokenRows.save`."""
     make = FORMS[ending("TokenRows.save", path)]
@@ -109,12 +85,8 @@ def ending(operation: str, path: str | os.PathLike, endings: tuple[str, ...] = (
 
 
 def write(operation: str, path: str | os.PathLike, content: bytes) -> None:
-    """Write a file, or say why that is not possible."""
-    try:
-        as_path(operation, "path", path).write_bytes(content)
-    except OSError as error:
-        got, hint = f"{os.fspath(path)!r}, which cannot be written ({error.strerror})", "choose another place"
-        raise SourceError(operation, got=got, expected="a file that can be written", hint=hint) from None
+    """Write a file."""
+    as_path(operation, "path", path).write_bytes(content)
 
 
 def page(title: str, body: str, *, style: str, script: str = "") -> str:
@@ -140,42 +112,7 @@ def _as_page(rows: TokenRows) -> bytes:
 def _as_json(rows: TokenRows) -> bytes:
     pairs = zip(rows.titles, rows.rows, strict=True)
     records = [{"title": title, **record.to_dict()} for title, record in pairs]
-    return (as_json("TokenRows.save", records, indent=1) + "\n").encode(errors="backslashreplace")
-
-
-def as_tex(rows: TokenRows) -> bytes:
-    r"""A heat map as LaTeX to be `\input`, with the packages xcolor and fontenc.
-
-    >>> record = Attribution(("50%", "off"), [0.1, -0.25], 1, 2.5, [False, False], "loo")
-    >>> lines = as_tex(token_heatmap(record, titles=["LOO"])).decode().splitlines()
-    >>> [line for line in lines if line.startswith(r"\lrpfor{")]
-    ['\\lrpfor{EEC3A7}{50\\%}']
-    """
-    lines = [_TEX_HEAD, r"\begingroup\setlength{\fboxsep}{1.5pt}\lineskiplimit=1pt\lineskip=3pt"]
-    for title, record in zip(rows.titles, rows.rows, strict=True):
-        lines.append(rf"\par\medskip\noindent {_tex(visible(title))}\par\nobreak\noindent\raggedright")
-        for cell in cells(record):
-            command = rf"\lrp{cell.sign or 'token'}{{{cell.colour[1:].upper()}}}"
-            text = rf"\textit{{{_tex(cell.text)}}}" if cell.special else _tex(cell.text)
-            lines.append(f"{command}{{{text}}}")
-    lines.append(rf"\par\smallskip\noindent{{\footnotesize {_tex(KEY_IN_PRINT)}}}")
-    return "\n".join([*lines, r"\par\endgroup", ""]).encode()
-
-
-def _tex(text: str) -> str:
-    return "".join(_TEX_ESCAPES.get(c) or (c if _in_t1(c) else _other(c)) for c in text)
-
-
-def _in_t1(character: str) -> bool:
-    """Whether a plain LaTeX with T1 fonts has the sign: ASCII, and the letters of Latin-1 and Extended-A."""
-    return " " <= character <= "~" or (character.isalpha() and "À" <= character <= "ž")
-
-
-def _other(character: str) -> str:
-    return rf"\lrpother{{U+{ord(character):04X}}}{{{character}}}"
-
-
-KEY_IN_PRINT = KEY.replace("in dashed boxes", "in italics")
+    return (json.dumps(records, ensure_ascii=False, indent=1) + "\n").encode(errors="backslashreplace")
 
 
 def as_figure(rows: TokenRows, kind: str) -> bytes:
@@ -185,10 +122,7 @@ def as_figure(rows: TokenRows, kind: str) -> bytes:
     from lrp_companion.show.canvas import LOOK, Drawing
 
     look = {**LOOK, "svg.fonttype": "none", "svg.hashsalt": "lrp", "pdf.fonttype": 42}
-    if kind != "svg":  # whose text the reader's fonts draw
-        _warn_of_missing(rows)
-    with mpl.rc_context(look), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # said once, above
+    with mpl.rc_context(look):
         placed, height = _layout(rows)
         figure = Drawing(figsize=(WIDTH / 72, height / 72), dpi=200)
         axes = figure.add_axes((0, 0, 1, 1))
@@ -203,17 +137,6 @@ def as_figure(rows: TokenRows, kind: str) -> bytes:
         dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
         figure.savefig(out, format=kind, metadata={"Title": visible(rows.titles[0]), **dated})
     return out.getvalue()
-
-
-def _warn_of_missing(rows: TokenRows) -> None:
-    """Say once which signs the figure's font does not have."""
-    from matplotlib.font_manager import fontManager, get_font
-
-    known = get_font(fontManager.findfont("DejaVu Sans")).get_charmap()
-    missing = sorted({c for c in repr(rows) if c != "\n" and ord(c) not in known})
-    if missing:
-        signs = f"{''.join(missing[:20])}, which the font of the figure does not have"
-        warnings.warn(f"boxes stand for {signs}; .html and .svg show them", stacklevel=2)
 
 
 def _layout(rows: TokenRows) -> tuple[list[Callable], float]:
@@ -290,7 +213,6 @@ FORMS: dict[str, Callable[[TokenRows], bytes]] = {
     ".svg": lambda rows: as_figure(rows, "svg"),
     ".png": lambda rows: as_figure(rows, "png"),
     ".pdf": lambda rows: as_figure(rows, "pdf"),
-    ".tex": as_tex,
     ".json": _as_json,
 }
 """How a heat map becomes each kind of file."""

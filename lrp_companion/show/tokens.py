@@ -48,14 +48,6 @@ KEY = (
 STRONG = 1 / 3  # from this fraction of a column's scale on a number of a table has a colour
 FAINT = 0.05  # below this fraction of the scale a token gets a colour but no line for its sign
 TOKEN_WIDTH, BAR_WIDTH = 24, 20
-RIGHT_TO_LEFT = (
-    ("\u0590", "\u08ff"),
-    ("\ufb1d", "\ufdff"),
-    ("\ufe70", "\ufefe"),
-    ("\U00010800", "\U00010fff"),
-    ("\U0001e800", "\U0001efff"),
-)
-"""Where Unicode keeps the letters of scripts that run from right to left."""
 
 
 @dataclass(frozen=True)
@@ -73,15 +65,13 @@ class TokenRows:
         blocks = []
         for record, title in zip(self.rows, self.titles, strict=True):
             blocks.append(f"<p>{html.escape(visible(title))}</p>")
-            direction = ' dir="rtl"' if right_to_left(record) else ""
-            blocks.append(f'<ol class="lrp-tokens"{direction}>{"".join(_items(record))}</ol>')
+            blocks.append(f'<ol class="lrp-tokens" dir="auto">{"".join(_items(record))}</ol>')
         return "".join([*blocks, f'<p class="lrp-quiet">{KEY}</p>'])
 
     def save(self, path: str | os.PathLike) -> None:
-        """Save the rows as `.html`, `.svg`, `.png`, `.pdf` or `.tex`, or the records as `.json`.
+        """Save the rows as `.html`, `.svg`, `.png` or `.pdf`, or the records as `.json`.
 
-        The page needs no other file; LaTeX is to be `\\input` and needs the packages xcolor and fontenc. In
-        SVG, PNG and PDF each score stands below its token.
+        The page needs no other file. In SVG, PNG and PDF each score stands below its token.
 
         Raises
         ------
@@ -279,25 +269,13 @@ def _items(record: Attribution) -> list[str]:
     ):
         sign = "" if abs(score) < FAINT * scale else "lrp-for" if score > 0 else "lrp-against"
         kinds = " ".join(filter(None, [sign, "lrp-special" if special else ""]))
-        value = f"{score:+.{digits}f}"
+        value, text = f"{score:+.{digits}f}", html.escape(visible(token))
+        text = f"<bdi>{text}</bdi>" if special else text  # which has no say in the direction of the row
         out.append(
-            f'<li class="{kinds}" style="background:{shade}"><bdi>{html.escape(visible(token))}</bdi>'
+            f'<li class="{kinds}" style="background:{shade}">{text}'
             f'<span class="lrp-value"> {value}</span></li>'
         )
     return out
-
-
-def right_to_left(record: Attribution) -> bool:
-    """Whether a text is read from right to left, by the first letter of its words.
-
-    >>> right_to_left(Attribution(("[CLS]", "טוב"), [0.1, -0.25], 1, 2.5, [True, False], "loo"))
-    True
-    """
-    words = "".join(
-        piece for piece, special in zip(record.pieces, record.special, strict=True) if not special
-    )
-    first = next((c for c in words if unicodedata.category(c).startswith("L")), "")
-    return any(low <= first <= high for low, high in RIGHT_TO_LEFT)
 
 
 def row_scale(record: Attribution) -> float:

@@ -62,7 +62,8 @@ def load_dataset(
         For an unknown name, split, source or column, a limit below 1 or beyond the data, or a folder given
         with another source.
     SourceError
-        When the data cannot be reached or read.
+        No such folder or embedded split; a row without text. What else cannot be read, `datasets`, `pyarrow`
+        and Python refuse in their own words.
 
     >>> print(load_dataset("imdb", source="embedded").note)
     embedded reviews (long), written for this project, in place of IMDB
@@ -75,15 +76,16 @@ def load_dataset(
     choose("load_dataset", "source", source, SOURCES)
     own, columns = is_own(name), {"text": text, "pair": pair, "label": label, "title": title}
     unused: dict[str, Any] = {"source": None if source == "auto" else source} if own else columns
-    unused = {**unused, "data_dir": data_dir if own or source in ("embedded", "hub") else None}
-    unused |= {"side": None if side in (None, *SIDES) and not own and name == "mnist" else side}
+    unused |= {"data_dir": data_dir if own or source in ("embedded", "hub") else None}
+    unused |= {"side": None if not own and name == "mnist" and side in SIDES else side}
     for option, value in unused.items():
         if value is not None:
-            got = f"{option} {shown(value)} with {shown(name)} and source {source!r}"
-            expected = (
-                f"columns with own data, data_dir with a folder, side {SIDES[0]} or {SIDES[1]} with mnist"
+            got, expected = (
+                f"{option} {shown(value)} with {shown(name)} and source {source!r}",
+                "no such option",
             )
-            raise InputError("load_dataset", got=got, expected=expected, hint="leave it out")
+            hint = "columns are for own data, data_dir for a folder, side 14 or 28 for mnist"
+            raise InputError("load_dataset", got=got, expected=expected, hint=hint)
     if own:
         from lrp_companion.sources.own_data import own_dataset
 
@@ -106,29 +108,21 @@ def is_own(name: Any) -> bool:
     (False, True, False)
     """
     if isinstance(name, str):
-        known_suffix = Path(name).suffix.lower() in OWN_SUFFIXES
-        return name not in SPLITS and (
-            known_suffix or os.sep in name or os.path.exists(os.path.expanduser(name))
-        )
+        path = Path(name).expanduser()
+        return name not in SPLITS and (path.suffix.lower() in OWN_SUFFIXES or os.sep in name or path.exists())
     return name is not None
 
 
-Row = dict[str, str]
-
-
-def reachable(data_dir: str | os.PathLike[str] | None = None, *, check_hub: bool = False) -> list[Row]:
+def reachable(data_dir: str | os.PathLike[str] | None = None) -> list[dict[str, str]]:
     """Return the data and models that this machine can reach, as rows of name, state and detail.
 
-    The state is ready, partial, not set, missing, unreachable or not checked. The hub is asked only with
-    `check_hub`.
+    The state is ready, partial, not set, missing or not checked: the hub is asked only where data or a model
+    are taken from it.
 
     >>> [row["name"] for row in reachable()]
     ['data: embedded', 'data: folder', 'data: hub', 'model: embedded', 'model: base', 'model: hub']
     """
-    address, place = data_sets.endpoint(), data_sets.folder_of(data_dir)
-    why = data_sets.why_unreachable() if check_hub else "asked only on request"
-    hub = "ready" if not why else "unreachable" if check_hub else "not checked"
-    address = f"{address} ({why})" if why else address
+    place = data_sets.folder_of(data_dir)
     files = data_sets.contents(place) if place is not None else {}
     folder = "ready" if all(files.values()) else "partial" if any(files.values()) else "missing"
     listed = "; ".join(f"{name}: {', '.join(splits) or 'nothing'}" for name, splits in files.items())
@@ -145,9 +139,9 @@ def reachable(data_dir: str | os.PathLike[str] | None = None, *, check_hub: bool
         "data: folder": (folder, f"{listed} in {place}")
         if place is not None
         else ("not set", f"set {data_sets.VARIABLE} or --data-dir"),
-        "data: hub": (hub, f"{', '.join(data_sets.REPOSITORIES.values())} at {address}"),
+        "data: hub": ("not checked", ", ".join(data_sets.REPOSITORIES.values())),
         "model: embedded": ("ready", "companion"),
         "model: base": ("ready", fetched) if base else ("missing", to_fetch),
-        "model: hub": (hub, f"any BERT-family classifier at {address}"),
+        "model: hub": ("not checked", "any model of a supported family"),
     }
     return [{"name": name, "state": state, "detail": detail} for name, (state, detail) in rows.items()]

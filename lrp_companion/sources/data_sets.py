@@ -11,19 +11,13 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import urllib.error
-import urllib.request
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lrp_companion.checks import SourceError, as_path
-from lrp_companion.sources.dataset import SPLITS, Dataset, from_table, reading, sized
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from lrp_companion.checks import SourceError
+from lrp_companion.sources.dataset import SPLITS, Dataset, from_table, sized
 
 EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
 REVIEWS = {("sst2", "validation"): ("short", "SST-2"), ("imdb", "test"): ("long", "IMDB")}
@@ -112,7 +106,7 @@ VARIABLE = "LRP_COMPANION_DATA"
 def folder_of(data_dir: str | os.PathLike[str] | None) -> Path | None:
     """Return the data folder that `data_dir` names, or else LRP_COMPANION_DATA; None if neither does."""
     named = str(data_dir or "") or os.environ.get(VARIABLE, "")
-    return as_path("load_dataset", "data_dir", named) if named else None
+    return Path(named).expanduser() if named else None
 
 
 def from_folder(name: str, split: str, data_dir: str | os.PathLike[str] | None, *, side: int = 14) -> Dataset:
@@ -120,21 +114,18 @@ def from_folder(name: str, split: str, data_dir: str | os.PathLike[str] | None, 
 
     Raises
     ------
-    SourceError
-        When no folder is named, the file does not exist, or it cannot be read as parquet with the right
-        columns.
+    SourceError : no folder is named.
+    FileNotFoundError : it has no such file.
     """
     folder = folder_of(data_dir)
-    path = None if folder is None else folder / name / f"{split}.parquet"
-    if path is None or not path.is_file():
-        got = "source 'folder' and no folder" if path is None else f"no file {path}"
-        expected = f"{name}/{split}.parquet in the folder that data_dir or {VARIABLE} names"
-        hint = f"name the folder that holds {', '.join(SPLITS)}, or use source='embedded'"
-        raise SourceError("load_dataset", got=got, expected=expected, hint=hint)
-    with reading(path, hint=f"fetch {name} again, or use source='embedded'"):
-        import pyarrow.parquet as pq
+    if folder is None:
+        expected = f"a folder in data_dir or {VARIABLE} with {', '.join(SPLITS)}"
+        hint = "name it, or use source='embedded'"
+        raise SourceError("load_dataset", got="source 'folder' and no folder", expected=expected, hint=hint)
+    import pyarrow.parquet as pq
 
-        return from_table(pq.ParquetFile(path).read(), name=name, split=split, source="folder", side=side)
+    table = pq.ParquetFile(folder / name / f"{split}.parquet").read()
+    return from_table(table, name=name, split=split, source="folder", side=side)
 
 
 def contents(folder: Path) -> dict[str, list[str]]:
@@ -148,65 +139,15 @@ def contents(folder: Path) -> dict[str, list[str]]:
 # -- the hub ---------------------------------------------------------------------------------------------
 
 REPOSITORIES = {"sst2": "stanfordnlp/sst2", "imdb": "stanfordnlp/imdb", "mnist": "ylecun/mnist"}
-HINT = (
-    "use source='embedded', which needs no network, or a folder (LRP_COMPANION_DATA); "
-    "HF_HUB_OFFLINE=1 reads what an earlier download left in the cache"
-)
-
-
-def endpoint() -> str:
-    """Return the hub's address: `HF_ENDPOINT`, or the public one."""
-    return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
-
-
-def offline() -> bool:
-    """Return whether the hub libraries are set to use only their cache."""
-    return any(
-        os.environ.get(name, "").upper() in {"1", "ON", "YES", "TRUE"}
-        for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
-    )
-
-
-def why_unreachable(*, path: str = "", timeout: float = 4.0) -> str | None:
-    """Ask the hub once, by HEAD, and return why it cannot be used, or None if it answers.
-
-    `datasets` repeats a failed request for minutes. Asking first detects a missing network in seconds.
-    """
-    if not endpoint().startswith(("http://", "https://")):
-        return "HF_ENDPOINT is not an http address"
-    request = urllib.request.Request(f"{endpoint()}{path}", method="HEAD")
-    try:
-        with urllib.request.urlopen(request, timeout=timeout):
-            return None
-    except urllib.error.HTTPError as error:
-        a_hub_is_there = error.code == 404  # `datasets` says the rest
-        return None if a_hub_is_there else f"it answers {error.code} {error.reason}"
-    except (OSError, ValueError) as error:
-        return str(getattr(error, "reason", error))
 
 
 def from_hub(name: str, split: str, *, side: int = 14) -> Dataset:
-    """Return this split of the data set from the hub, or from the hub's local cache when `HF_HUB_OFFLINE=1`.
-
-    Raises
-    ------
-    SourceError
-        When the hub cannot be reached, or what it has cannot be read.
+    """Return this split of the data set from the hub, or from the hub's local cache when `HF_HUB_OFFLINE=1`;
+    what it cannot read, `datasets` refuses.
     """
-    repository = REPOSITORIES[name]
-    why = None if offline() else why_unreachable(path=f"/datasets/{repository}/resolve/main/README.md")
-    if why:
-        got = f"no usable answer from the hub at {endpoint()} ({why})"
-        raise SourceError("load_dataset", got=got, expected=f"the data set {repository}", hint=HINT)
-    with reading(f"the hub's {repository}, split {split!r}", hint=HINT):
-        return from_table(read_hub(repository, split), name=name, split=split, source="hub", side=side)
-
-
-def read_hub(repository: str, split: str) -> pa.Table:
-    """Return one split of a hub repository, or of a local folder in its layout, as an Arrow table."""
     import datasets
 
-    data = datasets.load_dataset(repository, split=split)
+    data = datasets.load_dataset(REPOSITORIES[name], split=split)
     if isinstance(data.features.get("image"), datasets.Image):
         data = data.cast_column("image", datasets.Image(decode=False))
-    return data.with_format("arrow")[:]
+    return from_table(data.with_format("arrow")[:], name=name, split=split, source="hub", side=side)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lrp_companion.checks import CompanionError, InputError, SourceError, choose, is_whole, reason_of, whole
+from lrp_companion.checks import InputError, choose, whole
 from lrp_companion.schema import Texts
 
 if TYPE_CHECKING:
@@ -127,9 +126,8 @@ class Dataset:
         """The same items with labels as numbers of a classifier's classes.
 
         Names are matched exactly, or else without case. Numbers are names of classes where all of them are
-        (ratings 1 to 5 of classes called so), else class numbers. Where the data have -1 and 1, these and
-        0 are the classes called negative (or neg), positive (or pos) and neutral, and no class numbers. A
-        sample's numbers are what they are in the whole data.
+        (ratings 1 to 5 of classes called so), else class numbers. A sample's numbers are what they are in the
+        whole data.
 
         Raises
         ------
@@ -191,7 +189,6 @@ class Dataset:
 
 
 _WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,39})(\.0*)?")
-_POLES = {-1: ("negative", "neg"), 0: ("neutral",), 1: ("positive", "pos")}
 _LISTED = 10
 """Labels or classes that a message lists."""
 
@@ -206,6 +203,12 @@ def whole_number(text: str) -> int | None:
     return int(text.partition(".")[0]) if _WHOLE.fullmatch(text) else None
 
 
+def _keys(name: str) -> list[tuple[str, Any]]:
+    """Under what a class is found, the best first."""
+    number = whole_number(name)
+    return [("exact", name), ("folded", name.casefold()), *([] if number is None else [("number", number)])]
+
+
 def _classes_of(
     data: str, given: Mapping[int, str], classes: Sequence[str], *, by_number: bool
 ) -> dict[int, int]:
@@ -214,48 +217,25 @@ def _classes_of(
     """
     places: dict[Any, list[int]] = {}
     for k, name in enumerate(classes):
-        for key in {("exact", name), ("folded", name.casefold()), ("number", whole_number(name))}:
+        for key in _keys(name):
             places.setdefault(key, []).append(k)
-
-    def found(name: str) -> list[int]:
-        keys = (("exact", name), ("folded", name.casefold()), ("number", whole_number(name)))
-        return next((places[key] for key in keys if key in places and key[1] is not None), [])
-
-    named = {k: found(name) for k, name in given.items()}
-    numbers = {k: number for k, name in given.items() if (number := whole_number(name)) is not None}
-    signed = any(number < 0 for number in numbers.values())
-    in_range = {k: 0 <= number < len(classes) for k, number in numbers.items()}
+    named = {k: next((places[key] for key in _keys(name) if key in places), []) for k, name in given.items()}
+    if by_number and not all(named.values()):
+        numbers = {k: int(whole_number(name) or 0) for k, name in given.items()}
+        if all(named[k] in ([], [n]) and 0 <= n < len(classes) for k, n in numbers.items()):
+            named = {k: [n] for k, n in numbers.items()}
+    got, taken = "", dict[int, int]()
     for k, several in named.items():
-        if len(several) > 1:
-            candidates = ", ".join(f"{place} ({classes[place]!r})" for place in several[:_LISTED])
-            raise _no_class(f"label {given[k]!r} in {data}, which may be class {candidates}", classes)
-    if not all(named.values()) and by_number and not signed and all(in_range.values()):
-        if all(named[k] in ([], [number]) for k, number in numbers.items()):
-            named = {k: [number] for k, number in numbers.items()}
-    elif by_number and {-1, 1} <= {*numbers.values()} and not any(named.values()):
-        poles = {
-            k: [place for pole in _POLES.get(number, ()) for place in places.get(("folded", pole), [])]
-            for k, number in numbers.items()
-        }
-        named = poles if all(len(some) == 1 for some in poles.values()) else named
-    unknown = [k for k, some in named.items() if not some]
-    if unknown:
-        strange = given[next((k for k in unknown if by_number and not in_range[k]), unknown[0])]
-        listed = f" (all labels: {_listing([*given.values()])})" if len(given) > 1 else ""
-        empty = "; a row without a label has an empty cell" if signed else ""
-        raise _no_class(f"label {strange!r} in {data}{listed}", classes, empty)
-    taken: dict[int, int] = {}
-    for k, (place,) in named.items():
-        if taken.setdefault(place, k) != k:
-            two = f"labels {given[taken[place]]!r} and {given[k]!r} in {data}, which are both class"
-            raise _no_class(f"{two} {classes[place]!r}", classes)
+        if len(several) != 1:
+            got = f"label {given[k]!r} in {data}, which is {len(several) or 'none'} of the classes"
+        elif taken.setdefault(several[0], k) != k:
+            both = f"labels {given[taken[several[0]]]!r} and {given[k]!r}"
+            got = f"{both} in {data}, which are both class {classes[several[0]]!r}"
+    if got:
+        expected = f"a class of the model: {_listing(classes)}; or a class number below {len(classes)}"
+        hint = 'rename the labels in one of the two, or leave them out: label ""'
+        raise InputError("Dataset.for_classes", got=got, expected=expected, hint=hint)
     return {k: place for k, (place,) in named.items()}
-
-
-def _no_class(got: str, classes: Sequence[str], note: str = "") -> InputError:
-    expected = f"a class of the model: {_listing(classes)}; or a class number from 0 to {len(classes) - 1}"
-    hint = f'rename the labels in one of the two, or leave them out: label "" {note}'
-    return InputError("Dataset.for_classes", got=got, expected=expected, hint=hint)
 
 
 def _listing(names: Sequence[str]) -> str:
@@ -269,30 +249,14 @@ def _read_only(values: Any, dtype: Any) -> np.ndarray:
     return array
 
 
-@contextmanager
-def reading(place: object, *, hint: str) -> Iterator[None]:
-    """Say which place it is that a library cannot read, in the library's words."""
-    try:
-        yield
-    except (CompanionError, ModuleNotFoundError):  # `extra` names the package
-        raise
-    except Exception as error:  # of pyarrow, datasets, httpx, fsspec, Pillow or csv, with no common base
-        got = f"{place}, which cannot be read ({reason_of(error, 200)})"
-        raise SourceError("load_dataset", got=got, expected="data that can be read", hint=hint) from error
-
-
 def choose_split(name: str, split: str | None) -> tuple[str, str]:
     """Return the data set's name and its split; None gives the default split.
 
     Raises
     ------
-    InputError
-        For a data set that is not known, or a split that it does not have.
+    InputError : a data set that is not known, or a split that it does not have.
     """
-    if not isinstance(name, str) or name not in SPLITS:
-        expected = f"one of {', '.join(SPLITS)}, or the path of a file or folder with own data"
-        hint = "choose a name from this list, or check the path"
-        raise InputError("load_dataset", got=f"name {name!r}", expected=expected, hint=hint)
+    name = choose("load_dataset", "name", name, tuple(SPLITS))
     split = DEFAULT_SPLITS[name] if split is None else split
     return name, choose("load_dataset", f"{name} split", split, SPLITS[name])
 
@@ -328,19 +292,8 @@ def sized(images: np.ndarray, side: int) -> np.ndarray:
 
 
 def from_table(table: pa.Table, *, name: str, split: str, source: str, side: int = 14) -> Dataset:
-    """Return the rows of a parquet file or hub split as a `Dataset`.
-
-    Raises
-    ------
-    KeyError, TypeError, ValueError
-        When a column is missing or of the wrong kind, a label is not one of the data set's, or there are no
-        rows.
-    """
+    """Return the rows of a parquet file or hub split as a `Dataset`."""
     items, labels = (table[column].to_pylist() for column in COLUMNS[name])
-    allowed = range(10) if name == "mnist" else range(-1 if split == "unsupervised" else 0, 2)
-    odd = [label for label in labels if not is_whole(label) or label not in allowed]
-    if odd or not labels:
-        raise ValueError(f"label {odd[0]!r}, and not {allowed[0]} to {allowed[-1]}" if odd else "no rows")
     ids = tuple(map(str, range(len(labels))))
     if name == "mnist":
         images = sized(np.stack([_pixels(item["bytes"]) for item in items]), side)
@@ -352,7 +305,4 @@ def from_table(table: pa.Table, *, name: str, split: str, source: str, side: int
 def _pixels(content: bytes) -> np.ndarray:
     from PIL import Image
 
-    image = Image.open(io.BytesIO(content))
-    if image.size != (28, 28):  # before pixels are made: a few bytes may claim billions
-        raise ValueError(f"an image of {image.size[0]} x {image.size[1]} pixels, and not 28 x 28")
-    return np.asarray(image.convert("L"))
+    return np.asarray(Image.open(io.BytesIO(content)).convert("L"))

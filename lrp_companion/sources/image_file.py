@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lrp_companion.checks import InputError, as_path
+from lrp_companion.checks import InputError
 
 
 def read_image(file: Any, *, channels: int, operation: str = "explain") -> np.ndarray:
@@ -22,19 +23,17 @@ def read_image(file: Any, *, channels: int, operation: str = "explain") -> np.nd
 
     Raises
     ------
-    InputError : no such file; a model of other channels; pixels that Pillow would bring to other values in
+    InputError : a model of other channels; pixels that Pillow would bring to other values in
         silence: of more than 8 bits in grey, not opaque, or one of several frames.
     """
     from PIL import Image, ImageOps
 
-    path = as_path(operation, "image", file)
+    path = Path(file).expanduser()
 
     def refuse(got: str, hint: str) -> InputError:
         expected = "an image: a .npy file of an array, or a PNG or JPEG"
         return InputError(operation, got=f"{path.name!r}, {got}", expected=expected, hint=hint)
 
-    if not path.is_file():
-        raise refuse("which is not a file", "this model reads images: name a file")
     if path.suffix.lower() == ".npy":
         return np.asarray(np.load(path, allow_pickle=False))
     if channels not in (1, 3):

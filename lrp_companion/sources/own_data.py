@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.arrays import on_cpu
-from lrp_companion.checks import InputError, SourceError, as_path
-from lrp_companion.sources.dataset import OWN_SUFFIXES, Dataset, reading, whole_number
+from lrp_companion.checks import InputError, SourceError
+from lrp_companion.sources.dataset import OWN_SUFFIXES, Dataset, whole_number
 
-KINDS = "a .csv, .tsv, .json, .jsonl or .parquet file, or a folder of these"
 TEXT_COLUMNS, LABEL_COLUMN = ("text", "sentence"), "label"
 """Columns that are read where none is named."""
 MOST_CLASSES = 1 << 31
@@ -30,95 +29,52 @@ Columns = Mapping[str, Any]
 
 
 def read_file(path: Path) -> Columns:
-    """The columns of one file, by its suffix."""
+    """The columns of one file, by its suffix; what cannot be read, its reader refuses."""
     suffix = path.suffix.lower()
-    if suffix not in OWN_SUFFIXES:
-        raise InputError(
-            "load_dataset", got=str(path), expected=KINDS, hint="convert the file to one of these"
-        )
-    with reading(path, hint="repair the file, or save it again"):
-        if suffix == ".csv":
-            return _cells(path, delimiter=",")
-        if suffix == ".tsv":
-            return _tab_separated(path)
-        if suffix == ".parquet":
-            import pyarrow.parquet as pq
+    if suffix == ".parquet":
+        import pyarrow.parquet as pq
 
-            table = pq.ParquetFile(path).read()
-            return _named(table.column_names, table.columns)
-        with open(path, encoding="utf-8-sig") as file:
-            whole = suffix == ".json" and file.read(1) == "["
-            file.seek(0)
-            rows = json.load(file) if whole else [json.loads(line) for line in file if line.strip()]
-        return {
-            name: [row.get(name) for row in rows] for name in dict.fromkeys(n for row in rows for n in row)
-        }
-
-
-def _cells(path: Path, **style: Any) -> Columns:
+        table = pq.ParquetFile(path).read()
+        return _named(table.column_names, table.columns)
     with open(path, encoding="utf-8-sig", newline="") as file:
-        rows = [row for row in csv.reader(file, strict=True, **style) if row]
-    odd = next((k for k, row in enumerate(rows) if len(row) != len(rows[0])), None)
-    if odd is not None:
-        raise ValueError(f"row {odd} has {len(rows[odd])} cells, the names are {len(rows[0])}")
-    return _named(rows[0], [[row[k] for row in rows[1:]] for k in range(len(rows[0]))]) if rows else {}
-
-
-def _tab_separated(path: Path) -> Columns:
-    """Quotes in a TSV file are text, or stand around cells; where both can be, nobody knows."""
-    readings, faults = [], []
-    for quoting in (csv.QUOTE_NONE, csv.QUOTE_MINIMAL):
-        try:
-            readings.append(_cells(path, delimiter="\t", quoting=quoting))
-        except (csv.Error, ValueError) as error:
-            faults.append(error)
-    if not readings:
-        raise faults[0]
-    if readings[0] != readings[-1]:
-        raise ValueError("its quotes may be text, or around cells: save it as .csv or .jsonl")
-    return readings[0]
+        if suffix in (".csv", ".tsv"):
+            style = {"delimiter": "\t" if suffix == ".tsv" else ",", "strict": True}
+            names, *rows = [row for row in csv.reader(file, **style) if row]  # type: ignore[arg-type]
+            columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
+            return _named(names, columns)
+        content = file.read()
+    each = [content] if suffix == ".json" and content.startswith("[") else content.split("\n")
+    read = [json.loads(part) for part in each if part.strip()]
+    objects: list[dict[str, Any]] = read[0] if read and isinstance(read[0], list) else read
+    return {n: [row.get(n) for row in objects] for n in dict.fromkeys(n for row in objects for n in row)}
 
 
 def _named(names: Sequence[str], columns: Sequence[Any]) -> Columns:
-    if len(set(names)) < len(names):
+    named = dict(zip(names, columns, strict=True))
+    if len(named) < len(names):
         raise ValueError(f"column {max(names, key=list(names).count)!r} more than once")
-    return dict(zip(names, columns, strict=True))
+    return named
 
 
 def read_path(path: Path, split: str | None) -> tuple[Columns, str, str]:
-    """The columns of a file or a folder, with the name of the data and its split ("" if it has none)."""
-    if path.is_file():
-        _no_split(str(path), split)
-        return read_file(path), path.stem, ""
+    """The columns of a file or of the files of one split in a folder, with the data's name and the split."""
     if not path.is_dir():
-        got, hint = f"{path}, which does not exist", "check the path"
-        raise SourceError("load_dataset", got=got, expected=KINDS, hint=hint)
-    name = path.resolve().name
-    if (path / "dataset_dict.json").is_file() or (path / "state.json").is_file():
-        import datasets
-
-        with reading(path, hint="save it again with save_to_disk"):
-            saved = datasets.load_from_disk(str(path))
-        columns, _, chosen = read_object(saved, split)
-        return columns, name, chosen
+        return read_file(path), path.stem, ""
     by_split: dict[str, list[Path]] = {}
     for file in sorted(path.iterdir()):  # as the hub names them: train.csv, or train-00000-of-00002.parquet
         if file.suffix.lower() in OWN_SUFFIXES:
             by_split.setdefault(re.sub(r"-\d+-of-\d+$", "", file.stem), []).append(file)
-    chosen = _choose_split(str(path), split, tuple(by_split))
+    chosen = next(iter(by_split)) if split is None and len(by_split) == 1 else str(split)
+    if chosen not in by_split:
+        got, expected = f"split {split!r} of {path}", f"one of {', '.join(by_split) or 'none: no files'}"
+        hint = "name one: split= in Python, --split on the command line"
+        raise InputError("load_dataset", got=got, expected=expected, hint=hint)
     parts = [read_file(file) for file in by_split[chosen]]
-    if any(part.keys() != parts[0].keys() for part in parts):
-        got, expected = f"files of {path} with different columns", "the same columns in each"
-        raise SourceError("load_dataset", got=got, expected=expected, hint="read them one by one")
-    return {n: [v for part in parts for v in _values(part[n])] for n in parts[0]}, name, chosen
+    return {n: [v for part in parts for v in _values(part[n])] for n in parts[0]}, path.resolve().name, chosen
 
 
-def read_object(data: Any, split: str | None) -> tuple[Columns, str, str]:
-    """The columns of a `datasets.Dataset` (or a dict of them by split), a pandas frame, or a dict."""
-    if isinstance(data, Mapping) and data and all(hasattr(part, "with_format") for part in data.values()):
-        chosen = _choose_split("data with splits", split, tuple(map(str, data)))
-        return read_object(data[chosen], None)[0], "", chosen
-    _no_split(f"data of type {type(data).__name__}", split)
+def read_object(data: Any) -> tuple[Columns, str, str]:
+    """The columns of a `datasets.Dataset`, a pandas frame, or a dict, with the data's name and split."""
     if hasattr(data, "with_format"):  # datasets.Dataset
         table = data.with_format("arrow")[:]
         columns = {name: table[name] for name in table.column_names}
@@ -127,10 +83,6 @@ def read_object(data: Any, split: str | None) -> tuple[Columns, str, str]:
                 numbers = columns[name].to_pylist()
                 columns[name] = [None if k is None or k < 0 else feature.int2str(k) for k in numbers]
         return columns, str(data.info.dataset_name or ""), str(data.split or "")
-    if not hasattr(data, "items"):
-        got, hint = f"data of type {type(data).__name__}", "pass a path, or one of these"
-        expected = "a path, a datasets.Dataset, a pandas frame, or a dict of columns"
-        raise InputError("load_dataset", got=got, expected=expected, hint=hint)
     names, given = zip(*data.items(), strict=True) if len(data) else ((), ())
     return _named([str(name) for name in names], given), "", ""
 
@@ -141,25 +93,6 @@ def _values(column: Any) -> list[Any]:
     to_list = getattr(plain, "to_pylist", None) or getattr(plain, "tolist", None)
     given = to_list() if to_list else plain
     return [v.item() if getattr(v, "ndim", 1) == 0 and not _missing(v) else v for v in given]
-
-
-def _choose_split(where: str, split: str | None, offered: tuple[str, ...]) -> str:
-    if split is None and len(offered) == 1:
-        return offered[0]
-    if split in offered:
-        return str(split)
-    got = f"{where} with splits and none named" if split is None else f"split {split!r} of {where}"
-    expected = f"one of {', '.join(offered)}" if offered else KINDS
-    hint = "name one: split= in Python, --split on the command line"
-    raise InputError(
-        "load_dataset", got=got if offered else f"{where} without files", expected=expected, hint=hint
-    )
-
-
-def _no_split(where: str, split: str | None) -> None:
-    if split is not None:
-        got, expected = f"split {split!r} of {where}", "no split: it has none"
-        raise InputError("load_dataset", got=got, expected=expected, hint="leave it out")
 
 
 def own_dataset(
@@ -175,8 +108,8 @@ def own_dataset(
 
     Raises
     ------
-    InputError : no column for the texts, or one that does not exist.
-    SourceError : nothing to read, or a row without text.
+    InputError : no column for the texts, or one that does not exist; no such split.
+    SourceError : no rows, or a row without text.
 
     >>> columns = {"review": ["Fine.", "Dull.", "Fair."], "stars": [2, 0, 1]}
     >>> print(own_dataset(columns, text="review", label="stars", name="mine").describe())
@@ -184,8 +117,10 @@ def own_dataset(
     """
     is_path = isinstance(data, (str, os.PathLike))
     where = os.fspath(data) if is_path else f"data of type {type(data).__name__}"
-    read = read_path(as_path("load_dataset", "path", data), split) if is_path else read_object(data, split)
-    columns, stem, part = read
+    columns, stem, part = read_path(Path(data).expanduser(), split) if is_path else read_object(data)
+    if split is not None and split != part:
+        got, expected = f"split {split!r} of {where}", "no split: it has none"
+        raise InputError("load_dataset", got=got, expected=expected, hint="leave it out")
     if text is None:
         text = next((column for column in TEXT_COLUMNS if column in columns), None)
     if label is None:
@@ -206,16 +141,12 @@ def own_dataset(
 
 def _texts(where: str, columns: Columns, column: str) -> tuple[str, ...]:
     """A column of texts; every row must have one."""
-    with reading(f"column {column!r} of {where}", hint="convert it to UTF-8"):
-        values = _values(columns[column])
-    for k, value in enumerate(values):
-        if not isinstance(value, str) or not value.strip():
-            kind = "empty" if isinstance(value, str) or value is None else f"a {type(value).__name__}"
-            got, hint = f"row {k} (from 0) of {where}, where {column!r} is {kind}", "leave that row out"
-            raise SourceError("load_dataset", got=got, expected="a text in every row", hint=hint)
-    if not values:
-        got, hint = f"{where} without rows", "check the file"
-        raise SourceError("load_dataset", got=got, expected="at least one row", hint=hint)
+    values = _values(columns[column])
+    empty = [k for k, value in enumerate(values) if not isinstance(value, str) or not value.strip()]
+    if empty or not values:
+        got = f"row {empty[0]} (from 0) of {where}, without a text" if empty else f"{where} without rows"
+        hint = "correct the file, or leave that row out"
+        raise SourceError("load_dataset", got=got, expected=f"a text in every row of {column!r}", hint=hint)
     return tuple(values)
 
 

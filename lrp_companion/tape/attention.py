@@ -402,24 +402,26 @@ class AttentionStep:
         g_value, g_query, g_key = self.at_work.all_factors(g_read, eps)
         values = self._through_values(g_value, eps)
         # S: through softmax, queries and keys; keys of several query heads get the sum of their g
-        at_query, of_queries = self.queries.backward(self._uncut("query", g_query), eps=eps)
-        g_key = self._uncut("key", gathered(g_key, self.key_heads))
+        at_query, of_queries = self.queries.backward(self._uncut("query", g_query, self.queries.y), eps=eps)
+        g_key = self._uncut("key", gathered(g_key, self.key_heads), self.keys.y)
         at_key, of_keys = self.keys.backward(g_key, eps=eps)
         pairs = zip(of_keys, of_queries, strict=True)
         at_angles = tuple(self.context.add(one[..., None], other[..., None])[..., 0] for one, other in pairs)
         return values, self.context.add(at_key, at_query), at_angles
 
     def _through_values(self, g: Tensor, eps: float) -> Tensor:
-        g = self._uncut("value", gathered(g, self.key_heads))
+        g = self._uncut("value", gathered(g, self.key_heads), split(self.value.y, self.key_heads))
         return self.value.backward(merge(g), eps=eps)
 
-    def _uncut(self, path: str, g: Tensor) -> Tensor:
-        """g (..., B, H, T, d) at queries, keys or values, with 0 at the tokens of which these are cut."""
+    def _uncut(self, path: str, g: Tensor, y: Tensor) -> Tensor:
+        """g (..., B, H, T, d) at queries, keys or values y, with 0 at the tokens of which these are cut."""
+        left = g
         for cut in self.context.cuts:
             if cut.path == path:
                 tokens = cut.of(self.attention)[:, None, :, None]
-                g = g.masked_fill(self.context.rows(tokens) if path == "query" else tokens, 0)
-        return g
+                left = left.masked_fill(self.context.rows(tokens) if path == "query" else tokens, 0)
+        keeps("cuts", lambda: y * (g - left))
+        return left
 
 
 class KeptSoftmax(torch.autograd.Function):

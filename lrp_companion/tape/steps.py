@@ -161,7 +161,8 @@ def metered() -> Iterator[dict[str, float]]:
 
     At any place of a network total relevance is `sum a g`. With epsilon 0 three rules change this sum: a bias
     keeps its share, so does the beta of a LayerNorm, and the Taylor rule of the softmax, Eq. (5), does not
-    conserve. The relevance of position and type embeddings is not lost, but it is not at the words either.
+    conserve. A path that is cut keeps what it has. The relevance of position and type embeddings is not lost,
+    but it is not at the words either.
 
     >>> import torch
     >>> with metered() as lost:
@@ -169,7 +170,7 @@ def metered() -> Iterator[dict[str, float]]:
     >>> lost["biases"], lost["softmax"]
     (0.75, 0.0)
     """
-    lost = dict.fromkeys(CAUSES, 0.0)
+    lost = dict.fromkeys((*CAUSES, "cuts"), 0.0)
     token = _METER.set(lost)
     try:
         yield lost

@@ -26,8 +26,8 @@ import torch
 from torch import Tensor
 
 from lrp_companion import rules
-from lrp_companion.arrays import NoNumbers, plain_array, real_array
-from lrp_companion.checks import InputError, choose, number, shown, whole
+from lrp_companion.arrays import real_array
+from lrp_companion.checks import InputError, choose, number, shown
 
 ASSOCIATIONS = ("left", "right")
 READOUTS = ("all", "mean")
@@ -86,11 +86,10 @@ class LinearAttention(torch.nn.Module):
     ) -> None:
         choose("LinearAttention", "association", association, ASSOCIATIONS)
         choose("LinearAttention", "readout", readout, READOUTS)
-        for name, size in (("tokens", tokens), ("dim", dim), ("classes", classes)):
-            whole("LinearAttention", name, size, hint="the paper has 196 tokens, dim 32, 10 classes")
         super().__init__()
         self.association, self.readout, self.scale = association, readout, dim**-0.5 if scaled else 1.0
-        self.tokens, self.dim, self.classes = tokens, dim, classes
+        self.tokens, self.dim, self.classes, side = tokens, dim, classes, round(tokens**0.5)
+        self.shapes = [(tokens,), (side, side)] if side * side == tokens else [(tokens,)]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             wide = position_embedding if embedding is None else embedding
@@ -180,15 +179,6 @@ class LinearAttention(torch.nn.Module):
         """The same function in the other order; the weights are shared, not copied."""
         return self.with_association("right" if self.association == "left" else "left")
 
-    @property
-    def homogeneous(self) -> bool:
-        """True where `f(c x) = c^3 f(x)`: no bias and no position embedding."""
-        return self.position is None and self.query.bias is None
-
-    def extra_repr(self) -> str:
-        sizes = f"tokens={self.tokens}, dim={self.dim}"
-        return f"association={self.association!r}, {sizes}, readout={self.readout!r}"
-
     # -- training ------------------------------------------------------------------------------------
 
     def train_on(
@@ -209,9 +199,6 @@ class LinearAttention(torch.nn.Module):
         """
         x = self.check_images(images, "LinearAttention.train_on")
         y = self.classes_of(labels, len(x), "LinearAttention.train_on", "labels")
-        for name, size in (("epochs", epochs), ("batch_size", batch_size)):
-            whole("LinearAttention.train_on", name, size, hint="the paper trains for 5 epochs")
-        lr = number("LinearAttention.train_on", "lr", lr, above=0, hint="the paper trains with 1e-3")
         order = torch.Generator().manual_seed(seed)
         adam = torch.optim.Adam(self.parameters(), lr=lr)
         losses = []
@@ -325,38 +312,25 @@ class LinearAttention(torch.nn.Module):
         InputError : wrong shapes, NaN or infinity.
         """
         weight = self.query.weight
-        try:
-            if isinstance(images, Tensor) and images.is_floating_point():
-                x = images
-            else:
-                x = torch.as_tensor(np.array(real_array(operation, "images", images)))
-        except NoNumbers:  # text, None, rows of different lengths
-            x = torch.empty(0)
-        side = round(self.tokens**0.5)
-        shapes = [(self.tokens,), (side, side)] if side * side == self.tokens else [(self.tokens,)]
-        if x.shape[1:] not in shapes or len(x) == 0:
-            listed = " or ".join(f"(B, {', '.join(map(str, shape))})" for shape in shapes)
-            got, hint = f"images of shape {tuple(x.shape)}", "a single image needs a first axis: images[None]"
-            raise InputError(operation, got=got, expected=f"{listed} with B at least 1", hint=hint)
+        given = images if isinstance(images, Tensor) else np.array(real_array(operation, "images", images))
+        x = torch.as_tensor(given)
+        if x.shape[1:] not in self.shapes or len(x) == 0:
+            got, expected = f"images of shape {tuple(x.shape)}", f"(B, ...) of {self.shapes}, B at least 1"
+            hint = "a single image needs a first axis: images[None]"
+            raise InputError(operation, got=got, expected=expected, hint=hint)
         x = x.to(device=weight.device, dtype=weight.dtype).reshape(len(x), self.tokens)
         if not torch.isfinite(x).all():
-            hint = "check how the images were read"
-            raise InputError(
-                operation, got="images with NaN or infinity", expected="finite pixels", hint=hint
-            )
+            got, hint = "images with NaN or infinity", "check how the images were read"
+            raise InputError(operation, got=got, expected="finite pixels", hint=hint)
         return x
 
     def classes_of(self, given: Any, count: int, operation: str, name: str = "target") -> Tensor:
         """Classes as a tensor (B,): one for each image, or as a `target` one for all."""
-        array = plain_array(operation, name, given, expected="a class for each image")
-        y = given if isinstance(given, Tensor) else torch.as_tensor(np.array(array))
+        y = given if isinstance(given, Tensor) else torch.as_tensor(np.array(given))
         y = y.expand(count) if y.ndim == 0 and name == "target" else y
-        whole_numbers = y.dtype != torch.bool and not y.is_floating_point() and y.shape == (count,)
-        if not whole_numbers or not bool(y.min() >= 0 and y.max() < self.classes):
-            expected = f"a class from 0 to {self.classes - 1} for each of {count} images"
-            raise InputError(
-                operation, got=f"{name} {shown(given)}", expected=expected, hint="pass whole numbers"
-            )
+        if y.is_floating_point() or y.shape != (count,) or not bool(y.min() >= 0 and y.max() < self.classes):
+            got, expected = f"{name} {shown(given)}", f"a class from 0 to {self.classes - 1} for each image"
+            raise InputError(operation, got=got, expected=expected, hint=f"there are {count} images")
         return y.to(device=self.query.weight.device, dtype=torch.long)
 
 
@@ -366,13 +340,9 @@ def check_shares(shares: Sequence[float]) -> tuple[float, float, float]:
     >>> check_shares([0.25, 0.25, 0.5])
     (0.25, 0.25, 0.5)
     """
-    try:
-        values = tuple(float(share) for share in shares)
-    except (TypeError, ValueError, OverflowError):
-        values = ()
-    if len(values) != 3 or not all(share >= 0 for share in values) or abs(sum(values) - 1) > 1e-9:
-        expected = "three numbers of at least 0 with the sum 1, for Q, K and V"
-        hint = "equal shares are (1/3, 1/3, 1/3)"
+    values = tuple(map(float, shares))
+    if len(values) != 3 or min(values) < 0 or abs(sum(values) - 1) > 1e-9:
+        expected, hint = "three numbers of at least 0 with the sum 1", "such as (0.25, 0.25, 0.5)"
         raise InputError("relevance", got=f"shares {shares!r}", expected=expected, hint=hint)
     return values
 

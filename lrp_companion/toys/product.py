@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations
-from numbers import Real
 from typing import Any, cast
 
-from lrp_companion.checks import InputError, whole
+from lrp_companion.checks import InputError
 
 Grouping = int | tuple["Grouping", ...]
-MAX_SHAPLEY_FACTORS = 16
 
 
 def left(count: int) -> Grouping:
@@ -29,7 +26,7 @@ def left(count: int) -> Grouping:
     '((x1 x2) x3) x4'
     """
     tree: Grouping = (0, 1)
-    for leaf in range(2, _check_count(count)):
+    for leaf in range(2, count):
         tree = (tree, leaf)
     return tree
 
@@ -40,7 +37,7 @@ def right(count: int) -> Grouping:
     >>> write(right(4))
     'x1 (x2 (x3 x4))'
     """
-    tree: Grouping = (_check_count(count) - 2, count - 1)
+    tree: Grouping = (count - 2, count - 1)
     for leaf in reversed(range(count - 2)):
         tree = (leaf, tree)
     return tree
@@ -52,7 +49,7 @@ def flat(count: int) -> Grouping:
     >>> write(flat(4))
     'x1 x2 x3 x4'
     """
-    return tuple(range(_check_count(count)))
+    return tuple(range(count))
 
 
 def all_groupings(count: int) -> Iterator[Grouping]:
@@ -65,7 +62,7 @@ def all_groupings(count: int) -> Iterator[Grouping]:
     >>> [sum(1 for _ in all_groupings(n)) for n in (2, 3, 4, 5, 6)]
     [1, 2, 5, 14, 42]
     """
-    return _pairings(range(_check_count(count)))
+    return _pairings(range(count))
 
 
 def _pairings(leaves: Sequence[int]) -> Iterator[Grouping]:
@@ -83,24 +80,35 @@ def parse(text: str) -> Grouping:
     >>> parse("(x1 x2) x3")
     ((0, 1), 2)
     """
-    pieces = re.findall(r"[()]|x\d+|[^\s()·*]+", text)
     stack: list[list[Grouping]] = [[]]
-    for piece in pieces:
-        if piece == "(":
-            stack.append([])
-        elif piece == ")" and len(stack) > 1 and stack[-1]:
-            inner = stack.pop()
-            stack[-1].append(inner[0] if len(inner) == 1 else tuple(inner))
-        elif re.fullmatch(r"x\d+", piece):
-            stack[-1].append(int(piece[1:]) - 1)
-        else:
-            raise _not_a_grouping(text)
-    if len(stack) != 1:
-        raise _not_a_grouping(text)
-    tree = stack[0][0] if len(stack[0]) == 1 else tuple(stack[0])
-    if isinstance(tree, int) or not _is_grouping_of(tree, len(leaves_of(tree))):
-        raise _not_a_grouping(text)
-    return tree
+    try:
+        for piece in re.findall(r"[()]|[^\s()·*]+", text):
+            if piece == "(":
+                stack.append([])
+            elif piece == ")":
+                inner = stack.pop()
+                stack[-1].append(inner[0] if len(inner) == 1 else tuple(inner))
+            else:
+                stack[-1].append(int(piece.removeprefix("x")) - 1)
+        (top,) = stack
+        return _checked(top[0] if len(top) == 1 else tuple(top))
+    except (IndexError, ValueError):
+        expected, hint = "factors x1, x2, ... once each, with balanced brackets", "write it like '(x1 x2) x3'"
+        raise InputError("parse", got=f"grouping {text!r}", expected=expected, hint=hint) from None
+
+
+def _checked(grouping: Grouping) -> Grouping:
+    """A grouping that holds each of its factors once, in groups of two or more; else `ValueError`."""
+    groups = [grouping]
+    for group in groups:
+        if isinstance(group, tuple):
+            if len(group) < 2:
+                raise ValueError(f"a group of {len(group)} factors")
+            groups += group
+    leaves = leaves_of(grouping)
+    if sorted(leaves) != list(range(len(leaves))) or len(leaves) < 2:
+        raise ValueError(f"factors {[leaf + 1 for leaf in leaves]}, not each once")
+    return grouping
 
 
 def write(grouping: Grouping) -> str:
@@ -154,12 +162,12 @@ class Product:
 
     Parameters
     ----------
-    values : the factors, finite numbers.
+    values : the factors.
     grouping : a grouping of them, or its text; the default is `flat`.
 
     Raises
     ------
-    InputError : fewer than two factors, a factor that is not a finite number, a grouping of other factors.
+    ValueError : a grouping of other factors.
 
     >>> p = Product([2, 3, 4], "(x1 x2) x3")
     >>> p.value, p.relevance(), p.loo(), p.shapley()
@@ -168,20 +176,10 @@ class Product:
 
     def __init__(self, values: Sequence[Any], grouping: Grouping | str | None = None) -> None:
         self.values = tuple(values)
-        _check_count(len(self.values))
-        for value in self.values:
-            is_real = isinstance(value, Real) and not isinstance(value, bool)
-            if not is_real or not -math.inf < value < math.inf:
-                got, hint = f"factor {value!r}", "pass ints, floats or Fractions"
-                raise InputError("Product", got=got, expected="finite numbers", hint=hint)
-        if grouping is None:
-            grouping = flat(len(self.values))
-        self.grouping: Grouping = parse(grouping) if isinstance(grouping, str) else grouping
-        if not _is_grouping_of(self.grouping, len(self.values)):
-            got = f"a grouping of factors {[leaf + 1 for leaf in leaves_of(self.grouping)]}"
-            expected = f"each of the factors 1 to {len(self.values)} once, in groups of two or more"
-            hint = "build it with left, right, flat or parse"
-            raise InputError("Product", got=got, expected=expected, hint=hint)
+        given = flat(len(self.values)) if grouping is None else grouping
+        self.grouping = parse(given) if isinstance(given, str) else _checked(given)
+        if len(leaves_of(self.grouping)) != len(self.values):
+            raise ValueError(f"{len(self.values)} factors in the grouping {write(self.grouping)}")
 
     @property
     def value(self) -> Any:
@@ -215,19 +213,19 @@ class Product:
             waiting += [(factor, share) for factor in node]
         return records
 
+    def _down(self, start: Any, of_part: Callable[[tuple[Grouping, ...], int, Any], Any]) -> list[Any]:
+        """What reaches each factor if `of_part` of a multiplication's amount goes to each of its parts."""
+        out, waiting = list(self.values), [(self.grouping, start)]
+        for node, amount in waiting:
+            if isinstance(node, int):
+                out[node] = amount
+            else:
+                waiting += [(part, of_part(node, place, amount)) for place, part in enumerate(node)]
+        return out
+
     def relevance(self) -> tuple[Any, ...]:
         """Relevance of every factor by the uniform rule, following the grouping."""
-        out = list(self.values)
-
-        def descend(node: Grouping, relevance: Any) -> None:
-            if isinstance(node, int):
-                out[node] = relevance
-            else:
-                for part in node:
-                    descend(part, _divide(relevance, len(node)))
-
-        descend(self.grouping, self.value)
-        return tuple(out)
+        return tuple(self._down(self.value, lambda node, _, relevance: _divide(relevance, len(node))))
 
     def loo(self) -> tuple[Any, ...]:
         """Leave-One-Out: `f(x) - f(x with x_i = 0)`, computed by setting the factor to 0."""
@@ -242,47 +240,19 @@ class Product:
         >>> Product([2, 3, 4], "(x1 x2) x3").mask_gradient(), Product([2, 3, 4], "x1 (x2 x3)").mask_gradient()
         ((24, 24, 24), (24, 24, 24))
         """
-        out = list(self.values)
 
-        def descend(node: Grouping, gradient: Any) -> None:
-            if isinstance(node, int):
-                out[node] = gradient * self.values[node]
-                return
-            for place, part in enumerate(node):
-                others = math.prod(self._value_of(other) for k, other in enumerate(node) if k != place)
-                descend(part, gradient * others)
+        def of_part(node: tuple[Grouping, ...], place: int, gradient: Any) -> Any:
+            return gradient * math.prod(self._value_of(other) for k, other in enumerate(node) if k != place)
 
-        descend(self.grouping, 1)
-        return tuple(out)
+        return tuple(x * g for x, g in zip(self.values, self._down(1, of_part), strict=True))
 
     def shapley(self) -> tuple[Any, ...]:
         """Shapley values of the game in which a factor outside the coalition is set to 0.
 
-        `phi_i = sum over S without i of |S|! (n - |S| - 1)! / n! (v(S + i) - v(S))` (Shapley 1953), with
-        `v(S)` the product whose factors outside S are 0. At most 16 factors, because the sum has 2^(n-1)
-        terms for each.
+        `phi_i = sum over S without i of |S|! (n - |S| - 1)! / n! (v(S + i) - v(S))` (Shapley 1953). Here v(S)
+        is 0 unless all factors are in S, so that only the last term is left, and `phi_i = f / n`.
         """
-        n = len(self.values)
-        if n > MAX_SHAPLEY_FACTORS:
-            expected, hint = f"at most {MAX_SHAPLEY_FACTORS}", "the sum runs over all coalitions"
-            raise InputError("Product.shapley", got=f"{n} factors", expected=expected, hint=hint)
-
-        def worth(coalition: set[int]) -> Any:
-            return math.prod(x if k in coalition else 0 for k, x in enumerate(self.values))
-
-        out = []
-        for i in range(n):
-            others = [k for k in range(n) if k != i]
-            terms = [
-                (
-                    Fraction(math.factorial(size) * math.factorial(n - size - 1), math.factorial(n)),
-                    worth({*chosen, i}) - worth(set(chosen)),
-                )
-                for size in range(n)
-                for chosen in combinations(others, size)
-            ]
-            out.append(_tidy(sum(weight * gain for weight, gain in terms if gain)))
-        return tuple(out)
+        return (_divide(self.value, len(self.values)),) * len(self.values)
 
     def integrated_gradients(self) -> tuple[Any, ...]:
         """Integrated gradients from the zero baseline, which here is the Aumann-Shapley value; closed form.
@@ -297,15 +267,6 @@ class Product:
         )
 
 
-def _is_grouping(grouping: Grouping) -> bool:
-    return isinstance(grouping, int) or (len(grouping) >= 2 and all(_is_grouping(part) for part in grouping))
-
-
-def _is_grouping_of(grouping: Grouping, count: int) -> bool:
-    """Whether a grouping holds each of `count` factors once, in groups of two or more."""
-    return sorted(leaves_of(grouping)) == list(range(count)) and _is_grouping(grouping)
-
-
 def _divide(amount: Any, parts: int) -> Any:
     """Exact for ints and Fractions; whole numbers stay ints so that a page reads 12 and not 12.0."""
     return _tidy(Fraction(amount) / parts) if isinstance(amount, (int, Fraction)) else amount / parts
@@ -313,16 +274,3 @@ def _divide(amount: Any, parts: int) -> Any:
 
 def _tidy(amount: Any) -> Any:
     return int(amount) if isinstance(amount, Fraction) and amount.denominator == 1 else amount
-
-
-def _check_count(count: int) -> int:
-    return whole("Product", "number of factors", count, least=2, hint="a product has two factors or more")
-
-
-def _not_a_grouping(text: str) -> InputError:
-    return InputError(
-        "parse",
-        got=f"grouping {text!r}",
-        expected="factors x1, x2, ... once each, with balanced brackets",
-        hint="write it like '(x1 x2) x3'",
-    )

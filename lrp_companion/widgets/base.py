@@ -12,7 +12,6 @@ import base64
 import html
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +25,7 @@ from lrp_companion.terminal import visible
 
 STATIC = Path(__file__).parent / "static"
 MARK = "data-companion-widget"
+LEAST = 3  # tokens that r needs, as in `base.js`: two points always lie on a line
 SHARED = {
     "layers": ("layer_toggles",),
     "live_model": ("layer_toggles", "sentence_box"),
@@ -134,17 +134,6 @@ class Widget(anywidget.AnyWidget):
             cls.front = front
             cls._esm, cls._css = front_end(front, "js"), front_end(front, "css")
         super().__init_subclass__(**options)
-
-    @traitlets.validate("address")
-    def _check_address(self, proposal: Any) -> str:
-        address: str = proposal["value"]
-        if not re.fullmatch(r"[\w-]+", address, re.ASCII):
-            raise traitlets.TraitError(f"got address {address!r}; expected letters, digits and hyphens")
-        return address
-
-    def count(self, name: str) -> int:
-        """Return how many values there are of a trait that counts from 0."""
-        raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
         """Return the front end's input as plain JSON."""

@@ -12,7 +12,7 @@ import traitlets
 from lrp_companion.schema import TOKEN_CHOICES
 from lrp_companion.show.tables import table
 from lrp_companion.terminal import visible
-from lrp_companion.widgets.base import Widget, within
+from lrp_companion.widgets.base import Widget
 
 WAY_TEXTS = {
     "hybrid": {
@@ -63,17 +63,6 @@ class FrontierPlayer(Widget, front="frontier_player"):
 
     def __init__(self, texts: Sequence[Mapping[str, Any]], *, address: str = "passes") -> None:
         super().__init__(data={"ways": WAY_TEXTS, "texts": [*map(_plain, texts)]}, address=address)
-
-    _check_place = within("text", "step")
-
-    def count(self, name: str) -> int:
-        """Return the number of texts, or of steps of the text in view."""
-        texts = self.data["texts"]
-        return len(texts) if name == "text" else 1 + len(texts[self.text]["tokens"])
-
-    @traitlets.observe("text")
-    def _stay_inside(self, _: Any) -> None:
-        self.step = min(self.step, self.count("step") - 1)
 
     def fallback(self) -> str:
         """Return passes and r of the first text at a few steps of every way as a table."""

@@ -16,6 +16,8 @@ from lrp_companion.show.tables import table
 from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import Widget, within
 
+BESIDES = ("loo", "key-cut")
+
 
 class LayerFlow(Widget, front="layer_flow"):
     """Relevance of every token at every layer, from the top down, for two methods on one scale.
@@ -23,7 +25,8 @@ class LayerFlow(Widget, front="layer_flow"):
     Parameters
     ----------
     flows : one mapping per text, method to `methods.levels.LayerRelevance`; every text with the same
-        two methods, of one model. Under "loo" it may hold LOO of the text, an `Attribution`.
+        two methods, of one model. Under "loo" it may hold LOO of the text, an `Attribution`, and under
+        "key-cut" what a switch puts in place of the first method, as `layer_relevance` gives it with `cut`.
     labels : names of the classes, to say which one is explained.
     address : the widget's name in the page.
 
@@ -32,15 +35,17 @@ class LayerFlow(Widget, front="layer_flow"):
     text : which text, from 0.
     step : how far down: 0 is the output of the last layer, the last step the words, where it begins.
     without : whether the first special token is left out of colours and r.
+    cut : whether the keys of special tokens are off.
 
     >>> LayerFlow([{"attnlrp": layer_relevance(clf, text), "cp-lrp": ...}])  # doctest: +SKIP
     LayerFlow(6 texts; attnlrp, cp-lrp; 14 levels)
     """
 
-    links = ("text", "step", "without")
+    links = ("text", "step", "without", "cut")
     text = traitlets.Int(0).tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
     without = traitlets.Bool(False).tag(sync=True)
+    cut = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
         self, flows: Sequence[Mapping[str, Any]], *, labels: Sequence[str] = (), address: str = "flow"
@@ -61,17 +66,17 @@ class LayerFlow(Widget, front="layer_flow"):
 
     def _take(self, flows: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, Any]]:
         """The methods' names, and what the front end shows."""
-        judges = [of_text.get("loo") for of_text in flows]
-        flows = [{name: flow for name, flow in of_text.items() if name != "loo"} for of_text in flows]
-        methods = list(flows[0]) if flows else []
-        shapes = {tuple(flow.levels) for of_text in flows for flow in of_text.values()}
-        if len(methods) != 2 or len(shapes) != 1 or any(list(flow) != methods for flow in flows):
+        besides = [[of_text.get(name) for name in BESIDES] for of_text in flows]
+        shapes = {tuple(flow.levels) for of_text in flows for name, flow in of_text.items() if name != "loo"}
+        pairs = [{name: of_text[name] for name in of_text if name not in BESIDES} for of_text in flows]
+        methods = list(pairs[0]) if pairs else []
+        if len(methods) != 2 or len(shapes) != 1 or any(list(pair) != methods for pair in pairs):
             got = f"{len(flows)} texts, with methods {', '.join(methods) or 'none'}"
             expected = "one or more, each with the same two methods of one model"
             raise InputError("LayerFlow", got=got, expected=expected, hint="use layer_relevance")
         (levels,) = shapes
-        pairs = zip(flows, judges, strict=True)
-        texts = [_plain(list(of_text.values()), judge, self._labels) for of_text, judge in pairs]
+        whole = zip(pairs, besides, strict=True)
+        texts = [_plain(list(pair.values()), loo, cut, self._labels) for pair, (loo, cut) in whole]
         labels = [styles(methods)[name].label for name in methods]
         return methods, {"methods": labels, "levels": list(levels), "texts": texts}
 
@@ -83,9 +88,11 @@ class LayerFlow(Widget, front="layer_flow"):
 
     def fallback(self) -> str:
         """Return the first text's words at the lowest level, and each method's total at both ends."""
-        first, names = self.data["texts"][0], self.data["methods"]
+        first, (one, other) = self.data["texts"][0], self.data["methods"]
+        shown = dict(zip((one, other), first["scores"], strict=True))
+        shown |= {f"{one}, keys off": first["cut"]} if "cut" in first else {}
         rows = [
-            {"token": token, **{name: first["scores"][k][-1][i] for k, name in enumerate(names)}}
+            {"token": token, **{name: levels[-1][i] for name, levels in shown.items()}}
             for i, token in enumerate(first["tokens"])
         ]
         caption = f"Relevance of the words for {first['label']}, first text"
@@ -97,7 +104,9 @@ class LayerFlow(Widget, front="layer_flow"):
         return f"{texts} texts; {', '.join(self._names)}; {levels} levels"
 
 
-def _plain(flows: Sequence[Any], loo: Attribution | None, labels: Sequence[str]) -> dict[str, Any]:
+def _plain(
+    flows: Sequence[Any], loo: Attribution | None, cut: Any | None, labels: Sequence[str]
+) -> dict[str, Any]:
     """A text as the front end takes it; numbers to six digits, which is more than a cell shows."""
     first = flows[0]
     like = {"target": first.target, "logit": first.logit, "choices": {"output": "logit"}}
@@ -112,6 +121,7 @@ def _plain(flows: Sequence[Any], loo: Attribution | None, labels: Sequence[str])
         "logit": float(f"{first.logit:.6g}"),
         "scores": [_digits(flow.scores) for flow in flows],
         **({} if loo is None else {"loo": _digits([loo.scores])[0]}),
+        **({} if cut is None else {"cut": _digits(cut.scores)}),
     }
 
 

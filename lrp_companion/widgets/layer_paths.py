@@ -7,7 +7,6 @@ from typing import Any
 
 import traitlets
 
-from lrp_companion.checks import choose, whole
 from lrp_companion.show.tables import table
 from lrp_companion.widgets.base import Widget
 
@@ -45,16 +44,6 @@ class LayerPaths(Widget, front="layer_paths"):
     def __init__(self, data: Mapping[str, Any], *, run: str | None = None, address: str = "paths") -> None:
         super().__init__(data=dict(data), run=run or data["runs"][0]["key"], address=address)
         self.layer = self._farthest_apart()
-
-    @traitlets.validate("run", "protocol", "path")
-    def _check_key(self, proposal: Any) -> str:
-        name, value = proposal["trait"].name, proposal["value"]
-        return choose("LayerPaths", name, value, [row["key"] for row in self.data[TRAITS[name]]])
-
-    @traitlets.validate("layer")
-    def _check_layer(self, proposal: Any) -> int:
-        most = max(row["layers"] for row in self.data["runs"])
-        return whole("LayerPaths", "layer", proposal["value"], least=1, most=most, hint="layers count from 1")
 
     def _shown(self) -> Mapping[str, Any]:
         return next(row for row in self.data["runs"] if row["key"] == self.run)

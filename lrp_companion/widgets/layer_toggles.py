@@ -13,14 +13,13 @@ import traitlets
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError
 from lrp_companion.metrics.grid import cross_correlation
-from lrp_companion.schema import TOKEN_CHOICES, Lattice, check_layers, counted
+from lrp_companion.schema import TOKEN_CHOICES, Lattice, counted
 from lrp_companion.show.tokens import token_heatmap
 from lrp_companion.terminal import visible
-from lrp_companion.widgets.base import Widget, embed, packed, within
+from lrp_companion.widgets.base import LEAST, Widget, embed, packed, within
 
 READ_AT = ("word", "word+position")
 ENDS = ("attnlrp", "cp-lrp")
-LEAST = 3  # tokens that r needs, as in `base.js`: two points always lie on a line
 R_STEPS = 32767  # r is carried in so many steps on each side of 0; -32768 means "undefined"
 
 
@@ -142,23 +141,6 @@ class LayerToggles(Widget, front="layer_toggles"):
             "rows": ["loo", "lrp", *(ENDS if others or self.reduced else ()), *methods],
             "sentences": [_sentence(*of, sites) for of in zip(tables, maps, more, strict=True)],
         }
-
-    @traitlets.validate("bypassed")
-    def _check_bypassed(self, proposal: Any) -> list[int]:
-        return sorted(check_layers("LayerToggles.bypassed", proposal["value"], self.data["layers"]))
-
-    @traitlets.validate("amounts")
-    def _check_amounts(self, proposal: Any) -> list[float]:
-        value, layers = proposal["value"], self.data["layers"]
-        if len(value) != layers or not all(0 <= amount <= 1 for amount in value):
-            raise traitlets.TraitError(f"got amounts {value}; expected {layers} numbers from 0 to 1")
-        return value
-
-    _check_sentence = within("sentence")
-
-    def count(self, name: str) -> int:
-        """Return the number of sentences."""
-        return len(self.data["sentences"])
 
     def fallback(self) -> str:
         """Return both extremes of the switches for the first sentence, and LOO."""

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from lrp_companion.checks import InputError, choose
 from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.show.palette import styles
 from lrp_companion.show.tables import table
 from lrp_companion.terminal import visible
-from lrp_companion.widgets.base import Widget, within
+from lrp_companion.widgets.base import Widget
 
 
 class PerturbationPlayer(Widget, front="perturbation_player"):
@@ -43,29 +42,11 @@ class PerturbationPlayer(Widget, front="perturbation_player"):
     step = traitlets.Int(0).tag(sync=True)
 
     def __init__(self, paths: Sequence[Mapping[str, Any]], *, address: str = "player") -> None:
-        methods = list(paths[0]["methods"]) if paths else []
-        if not methods or any(list(path["methods"]) != methods for path in paths):
-            raise InputError(
-                "PerturbationPlayer",
-                got=f"{len(paths)} texts",
-                expected="one or more, each with the same methods",
-                hint="use perturbation_paths",
-            )
+        methods = list(paths[0]["methods"])
         labels = {name: look.label for name, look in styles(methods).items()}
         texts, (left, right) = [_plain(path) for path in paths], (methods[-2:][0], methods[-1])
         data, (text, step) = {"methods": labels, "texts": texts}, _farthest_apart(texts, left, right)
         super().__init__(data=data, left=left, right=right, text=text, step=step, address=address)
-
-    _check_place = within("text", "step")
-
-    @traitlets.validate("left", "right")
-    def _check_method(self, proposal: Any) -> str:
-        return choose("PerturbationPlayer", "method", proposal["value"], list(self.data["methods"]))
-
-    def count(self, name: str) -> int:
-        """Return the number of texts, or of places along the longest curve."""
-        texts = self.data["texts"]
-        return len(texts) if name == "text" else 1 + _most_steps(texts)
 
     def fallback(self) -> str:
         """Return the means of all curves of the first text as a table."""
@@ -85,12 +66,6 @@ class PerturbationPlayer(Widget, front="perturbation_player"):
     def summary(self) -> str:
         """Return how many texts there are, and the methods."""
         return f"{len(self.data['texts'])} texts; {', '.join(self.data['methods'])}"
-
-
-def _most_steps(texts: Sequence[Mapping[str, Any]]) -> int:
-    """The number of steps of the longest curve."""
-    methods = [curves for text in texts for curves in text["methods"].values()]
-    return max(len(curves[order]["steps"]) for curves in methods for order in ORDERS)
 
 
 def _farthest_apart(texts: Sequence[Mapping[str, Any]], left: str, right: str) -> tuple[int, int]:

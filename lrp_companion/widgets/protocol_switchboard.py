@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 import traitlets
 
-from lrp_companion.checks import InputError, choose
 from lrp_companion.metrics import Interval
 from lrp_companion.show.tables import table
 from lrp_companion.widgets.base import Widget
@@ -33,6 +32,7 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
     board : the key of the board in view.
     run : the key of the run: data set and model.
     choices : one option's key per axis, in the board's order.
+    all : whether the curve has all combinations, or those of site, tokens and map alone, the rest as chosen.
 
     If a run lacks the combination, as IMDB lacks some removals, its closest combination is shown.
 
@@ -40,10 +40,11 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
     ProtocolSwitchboard(Reviews: 2 runs, 432 combinations)
     """
 
-    links: ClassVar[tuple[str, ...]] = ("board", "run", "choices")
+    links: ClassVar[tuple[str, ...]] = ("board", "run", "choices", "all")
     board = traitlets.Unicode().tag(sync=True)
     run = traitlets.Unicode().tag(sync=True)
     choices = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    all = traitlets.Bool(False).tag(sync=True)
 
     def __init__(self, data: Mapping[str, Any], *, address: str = "switchboard") -> None:
         boards = list(data["boards"])
@@ -54,54 +55,8 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
         key = boards[0]["key"]
         super().__init__(data={"boards": boards}, board=key, run=run, choices=choices, address=address)
 
-    def _has(self, board: Mapping[str, Any], run: str, choices: Sequence[str]) -> bool:
-        cells = self._cells[board["key"], run][0]
-        return bool(cells[(*_place(board, choices), 6)] != UNDEFINED)
-
     def _board(self) -> Mapping[str, Any]:
         return next(board for board in self.data["boards"] if board["key"] == self.board)
-
-    @traitlets.validate("board")
-    def _check_board(self, proposal: Any) -> str:
-        keys = [board["key"] for board in self.data["boards"]]
-        return choose("ProtocolSwitchboard", "board", proposal["value"], keys)
-
-    @traitlets.validate("run")
-    def _check_run(self, proposal: Any) -> str:
-        return choose("ProtocolSwitchboard", "run", proposal["value"], _run_keys(self._board()))
-
-    @traitlets.validate("choices")
-    def _check_choices(self, proposal: Any) -> list[str]:
-        board, value = self._board(), proposal["value"]
-        if not _known(board, value) or not self._has(board, self.run, value):
-            raise InputError(
-                "ProtocolSwitchboard.choices",
-                got=f"{value!r}",
-                expected="; ".join(f"{axis['key']}: {', '.join(_keys(axis))}" for axis in board["axes"]),
-                hint=f"give one option per axis, in this order, that was measured in the run {self.run}",
-            )
-        return value
-
-    @traitlets.observe("board")
-    def _begin(self, change: Any) -> None:
-        board = self._board()
-        if self.run not in _run_keys(board):  # the page sends all three together, Python sets one
-            with self.hold_trait_notifications():
-                self.run, self.choices = _state(board, {})
-
-    @traitlets.observe("run")
-    def _fall_back(self, change: Any) -> None:
-        board = self._board()
-        if self.run in _run_keys(board) and _known(board, self.choices):
-            self.choices = self._nearest(board, self.run, self.choices)
-
-    def _nearest(self, board: Mapping[str, Any], run: str, choices: Sequence[str]) -> list[str]:
-        """The measured combination with the fewest changed options, then the fewest steps, then the first."""
-        here, cells = _place(board, choices), self._cells[board["key"], run][0]
-        measured = np.argwhere(cells[..., 6] != UNDEFINED)
-        steps = np.abs(measured - here)
-        nearest = measured[np.lexsort((steps.sum(1), (steps > 0).sum(1)))[0]]
-        return [_keys(axis)[place] for axis, place in zip(board["axes"], nearest, strict=True)]
 
     def values(self) -> dict[str, Interval]:
         """Return the page's numbers: both methods' r under their labels, and their "difference"."""
@@ -156,18 +111,6 @@ def _state(board: Mapping[str, Any], changes: Mapping[str, Any]) -> tuple[str, l
 
 def _keys(axis: Mapping[str, Any]) -> list[str]:
     return [option["key"] for option in axis["options"]]
-
-
-def _run_keys(board: Mapping[str, Any]) -> list[str]:
-    return [run["key"] for run in board["runs"]]
-
-
-def _known(board: Mapping[str, Any], choices: Sequence[str]) -> bool:
-    """Whether there is an option of the board for every axis."""
-    axes = board["axes"]
-    return len(choices) == len(axes) and all(
-        choice in _keys(axis) for choice, axis in zip(choices, axes, strict=True)
-    )
 
 
 def _place(board: Mapping[str, Any], choices: Sequence[str]) -> tuple[int, ...]:

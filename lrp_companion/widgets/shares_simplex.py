@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from lrp_companion.checks import InputError
 from lrp_companion.metrics import agreement, invariance_gap
 from lrp_companion.schema import Protocol
 from lrp_companion.show.tables import table
-from lrp_companion.widgets.base import Widget, packed, within
+from lrp_companion.widgets.base import Widget, packed
 
 POINTS: dict[str, tuple[float, float, float]] = {
     "left": (0.25, 0.25, 0.5),
@@ -67,19 +66,6 @@ class SharesSimplex(Widget, front="shares_simplex"):
         data = {"side": len(self._digits[0]["image"]), "points": points, "digits": digit_data, **arrays}
         super().__init__(shares=list(POINTS["left"]), data=data, address=address)
 
-    @traitlets.validate("shares")
-    def _three_shares(self, proposal: Any) -> list[float]:
-        shares: list[float] = proposal["value"]
-        if not abs(sum(shares) - 1) <= 1e-9:
-            raise traitlets.TraitError(f"got shares {shares}; expected three numbers with the sum 1")
-        return shares
-
-    _check_digit = within("digit")
-
-    def count(self, name: str) -> int:
-        """Return the number of digits."""
-        return len(self._digits)
-
     def scores(self, shares: Sequence[float] | None = None, *, digit: int | None = None) -> np.ndarray:
         """Return the raw map of a digit at some shares, (side * side,); by default that in view."""
         record = self._digits[self.digit if digit is None else digit]
@@ -121,8 +107,4 @@ def _plain(digit: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record with its maps and the rest on one level."""
     arrays = {name: np.asarray(values) for name, values in {**digit["maps"], "loo": digit["loo"]}.items()}
     image = np.asarray(digit["image"])
-    if any(scores.shape != (image.size,) for scores in arrays.values()):
-        got = ", ".join(f"{name} {scores.shape}" for name, scores in arrays.items())
-        expected, hint = f"one number per pixel of {image.shape} in each", "use share_digits"
-        raise InputError("SharesSimplex", got=got, expected=expected, hint=hint)
     return {**{key: digit[key] for key in ("label", "predicted", "logit")}, "image": image, **arrays}

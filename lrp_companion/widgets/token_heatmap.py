@@ -11,7 +11,7 @@ from lrp_companion.attribution import Attribution
 from lrp_companion.completion import Completion
 from lrp_companion.show.tokens import KEY, token_heatmap
 from lrp_companion.terminal import quoted, visible
-from lrp_companion.widgets.base import Widget, within
+from lrp_companion.widgets.base import Widget
 
 
 class TokenHeatmap(Widget, front="token_heatmap"):
@@ -50,12 +50,6 @@ class TokenHeatmap(Widget, front="token_heatmap"):
             names = ["all", *(visible(quoted(token)) for token in attributions.tokens)]
         data = {"key": KEY, "answer": names}
         super().__init__(rows=rows, data=data, address=address)
-
-    _check_chosen = within("chosen")
-
-    def count(self, name: str) -> int:
-        """Return how many rows there are to choose from."""
-        return max(1, len(self.data["answer"]))
 
     def linked(self) -> tuple[str, ...]:
         """Return the choice of a token, where there is one."""

@@ -1,16 +1,21 @@
-"""What came of the prediction on the edge formula: `python -m lrp_book.records.edge_formula RUN`.
+"""What came of the prediction on the edge formula: `python -m lrp_book.records.edge_formula RUN...`.
 
-The prediction is `results/predictions/2026-11-29-edge-formula.md`. A run has its six variants; rows
-that the trial saw are left out unless `--all` is given.
+The prediction is `results/predictions/2026-11-29-edge-formula.md`. A run has its six variants, or paths that
+are cut; rows of SST-2 that the trial saw are left out unless `--all` is given. Of several runs the means over
+encoders are printed, too.
 """
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import xarray as xr
+from scipy import stats
 
+from lrp_book.ch06_outlier import places
 from lrp_companion.lab.labelled import mean, r_with_loo
 from lrp_companion.lab.load import load_run
 
@@ -27,6 +32,8 @@ METHODS = {
     "secant-mask-gradient": "secant, special tokens exact",
     "secant-mask-gradient:special=secant:groups=4": "secant, 4 groups",
     "mask-gradient:groups=4": "mask gradient, 4 groups",
+    "lrp:cut=query+all": "all queries",
+    "both-cut": "all keys and queries",
 }
 READINGS = {
     "words, Pearson": {"tokens": "no-special", "statistic": "pearson"},
@@ -45,28 +52,61 @@ PAIRS = (
 )
 
 
-def agreement(folder: str, *, seen: bool = False) -> xr.DataArray:
+def kept(run: Any, *, seen: bool = False) -> list[int]:
+    """Rows of the run, without those that the trial saw."""
+    left_out = SEEN if run.task == "sst2" and run.model == "companion" and not seen else ()
+    return [example for example in run.examples.tolist() if example not in left_out]
+
+
+def agreement(run: Any, *, seen: bool = False) -> xr.DataArray:
     """r with LOO (explainer x reading x example) at words + positions, of undivided maps and the logit."""
-    run: Any = load_run(folder)
     at = {"site": "word+position", "map": "raw", "removal": "attention-mask", "target": "logit"}
-    r = r_with_loo(run, list(METHODS), **at)
-    kept = [example for example in r.example.values if seen or example not in SEEN]
+    r = r_with_loo(run, [name for name in METHODS if name in run.methods], **at)
     readings = [r.sel(reading, drop=True) for reading in READINGS.values()]
-    return xr.concat(readings, xr.Variable("reading", list(READINGS))).sel(example=kept)
+    whole = xr.concat(readings, xr.Variable("reading", list(READINGS)))
+    return whole.sel(example=kept(run, seen=seen))
 
 
-def main(folder: str, *options: str) -> None:
-    """Print means, paired differences, and how many maps have a negative sum."""
-    r = agreement(folder, seen="--all" in options)
-    print(f"{folder}: {r.sizes['example']} examples")
-    for name, label in METHODS.items():
-        means = [mean(r.sel(explainer=name, reading=reading)).mean for reading in READINGS]
-        print(f"{label:30s}", *(f"{value:6.3f}" for value in means))
-    for one, other in PAIRS:
-        lead = r.sel(explainer=one) - r.sel(explainer=other)
-        print(f"{METHODS[one]} - {METHODS[other]}")
-        for reading in READINGS:
-            print(f"    {reading:22s}", mean(lead.sel(reading=reading)))
+def standing(run: Any, name: str, rows: list[int]) -> dict[str, float]:
+    """In which share of the rows a map has a negative sum, and with maps `[CLS]` is far out (|u| > 1)."""
+    chosen = np.isin(run.examples, rows)
+    out = {"negative": float(np.nanmean(run.negative_sum(name, site="word+position")[chosen]))}
+    if run.manifest["config"].get("maps"):
+        out["far out"] = float((np.abs(places(run, name).sel(of="u").values[chosen]) > 1).mean())
+    return out
+
+
+def main(*arguments: str) -> None:
+    """Print means, shares and paired differences of each run, and their means over encoders."""
+    folders = [one for one in arguments if not one.startswith("--")]
+    leads: dict[tuple[str, str], dict[str, list[np.ndarray]]] = {}
+    for folder in folders:
+        run: Any = load_run(folder)
+        r = agreement(run, seen="--all" in arguments)
+        rows = r.example.values.tolist()
+        print(f"\n{folder}: {len(rows)} examples")
+        for name in r.explainer.values.tolist():
+            means = [mean(r.sel(explainer=name, reading=reading)).mean for reading in READINGS]
+            shares = ", ".join(f"{key} {value:.0%}" for key, value in standing(run, name, rows).items())
+            print(f"{METHODS[name]:30s}", *(f"{value:6.3f}" for value in means), " ", shares)
+        for one, other in PAIRS:
+            if {one, other} <= set(r.explainer.values.tolist()):
+                lead = r.sel(explainer=one) - r.sel(explainer=other)
+                print(f"{METHODS[one]} - {METHODS[other]}")
+                for reading in READINGS:
+                    print(f"    {reading:22s}", mean(lead.sel(reading=reading)))
+                family, model = run.manifest["model"]["family"], Path(run.model).name
+                encoder = "MPNet" if family == "mpnet" else model  # of one wiring all trainings
+                of_pair = leads.setdefault((one, other), {}).setdefault(encoder, [])
+                of_pair.append(lead.mean("example").values)
+    for (one, other), by_encoder in leads.items() if len(folders) > 1 else ():
+        each = np.array([np.mean(trainings, 0) for trainings in by_encoder.values()])  # encoder x reading
+        print(f"\n{METHODS[one]} - {METHODS[other]}, over {', '.join(by_encoder)}")
+        half = stats.t.ppf(0.975, len(each) - 1) * stats.sem(each, axis=0)
+        for k, reading in enumerate(READINGS):
+            middle = each[:, k].mean()
+            ends = f"[{middle - half[k]:.3f}, {middle + half[k]:.3f}]"
+            print(f"    {reading:22s} {middle:.3f} {ends}, {(each[:, k] > 0).sum()} of {len(each)} above 0")
 
 
 if __name__ == "__main__":

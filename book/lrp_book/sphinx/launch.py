@@ -18,13 +18,16 @@ import yaml
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-from lrp_book.sphinx.appendix import chapter
 from lrp_companion.checks import CompanionError, InputError
 
 ROOT = Path(__file__).resolve().parents[3]
 STATIC = Path(__file__).parent / "static"
 BINDER, COLAB = "https://mybinder.org", "https://colab.research.google.com"
 CELL = "colab-install"
+SWITCH = (
+    '<button class="code-switch" type="button" aria-pressed="true">'
+    'Code: <span class="shown">shown</span><span class="hidden">hidden</span></button>'
+)
 _ADDRESS = re.compile(r"https://github\.com/[A-Za-z0-9-]+/[A-Za-z0-9._-]+")
 
 
@@ -54,21 +57,6 @@ def buttons(address: str) -> dict[str, str]:
     if not address:
         return {}
     return {"binderhub_url": BINDER, "colab_url": COLAB, "notebook_interface": "jupyterlab"}
-
-
-def point_to_notebook(pagename: str, buttons: list[dict[str, Any]]) -> None:
-    """Let the launch links of a page with a chapter's numbers open the chapter's notebook, which both are cut
-    from.
-
-    >>> link = {"url": "https://mybinder.org/v2/gh/o/n/main?urlpath=lab/tree/notebooks/05_x_numbers.ipynb"}
-    >>> point_to_notebook("notebooks/05_x_numbers", [{"buttons": [link]}])
-    >>> link["url"].rpartition("/")[2]
-    '05_x.ipynb'
-    """
-    wrong, right = f"{pagename}.ipynb", f"{chapter(pagename)}.ipynb"
-    for link in (link for button in buttons for link in [button, *button.get("buttons", [])]):
-        if "url" in link:
-            link["url"] = str(link["url"]).replace(wrong, right)
 
 
 def install_cell(address: str, branch: str) -> str:
@@ -123,14 +111,18 @@ def add_links(app: Sphinx, config: Config) -> None:
     config.html_static_path.append(str(STATIC))
 
 
+def offer_code(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    """Put one switch below the title of a page with cells, which shows or hides the code of all pages."""
+    if 'class="cell_input' in context.get("body", ""):
+        context["body"] = context["body"].replace("</h1>", f"</h1>\n{SWITCH}", 1)
+        app.add_js_file("companion/code.js")
+        app.add_css_file("companion/code.css")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension (called by Sphinx)."""
     app.connect("config-inited", add_links)
-    app.connect(
-        "html-page-context",
-        lambda app, page, template, context, tree: point_to_notebook(page, context.get("header_buttons", [])),
-        priority=900,
-    )
+    app.connect("html-page-context", offer_code)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 

@@ -27,7 +27,6 @@ from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective
 
 from lrp_book.sessions import BLOCKS
-from lrp_book.sphinx.appendix import SUFFIX
 from lrp_companion.checks import InputError
 from lrp_companion.page.assets import PLOTLY_MIME, PlotlyRenderer, wheel_folder
 from lrp_companion.widgets import base as widgets
@@ -46,14 +45,6 @@ WIDGET = re.compile(
 @lru_cache(maxsize=16)
 def _read(path: Path, changed: float) -> nbformat.NotebookNode:
     return nbformat.read(path, as_version=4)
-
-
-def _page_of(page: Path, name: str) -> Path:
-    """The page of a chapter that has the cell with this id: its story, or one of all its numbers."""
-    for path in sorted(page.parent.glob(f"{page.stem}{SUFFIX}*{page.suffix}")):
-        if any(cell.get("id") == name for cell in _read(path, path.stat().st_mtime).cells):
-            return path
-    return page
 
 
 def find_cell(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:
@@ -178,8 +169,6 @@ class CellDirective(SphinxDirective):
         path = Path(self.env.srcdir, f"{page}.ipynb")
         if not path.is_file():
             raise self.error(f"cell: there is not a notebook {page}")
-        path = _page_of(path, name)
-        page = str(Path(page).with_name(path.stem))
         self.env.note_dependency(str(path))
         try:
             cell = find_cell(_read(path, path.stat().st_mtime), name)

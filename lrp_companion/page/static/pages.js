@@ -1,5 +1,5 @@
 // Draws every plotly figure that the book's Sphinx extension left in the page as JSON, in the page's colours.
-// Keeps the mark of the page's contents, and old addresses of sections that a second page has now.
+// Keeps the mark of the page's contents.
 const DARK = new Map([
   ["#1b1b1b", "#e6e6e6"],
   ["#595959", "#b4bac2"],
@@ -137,13 +137,6 @@ function followReading(contents) {
 
 const contentsOfPage = document.getElementById("pst-page-toc-nav");
 if (contentsOfPage) followReading(contentsOfPage);
-
-// A chapter's numbers have several pages; an address from when they had one leads on to the next.
-const nextPage = document.querySelector("a.right-next");
-const moved = /^#[\w-]+$/.test(location.hash) && !document.getElementById(location.hash.slice(1));
-if (moved && nextPage instanceof HTMLAnchorElement && /_numbers_\d+\.html$/.test(nextPage.pathname)) {
-  location.replace(nextPage.href + location.hash);
-}
 
 // What a fold holds is its name; the theme calls all of them "Toggle hidden content".
 for (const fold of document.querySelectorAll('summary[aria-label="Toggle hidden content"]')) {

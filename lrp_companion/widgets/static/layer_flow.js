@@ -1,10 +1,11 @@
 // Relevance from the logit down to the words: two methods side by side, level by level.
 
 /**
- * Relevance is by method, level and token.
- * @typedef {Tokens & { label: string, logit: number, scores: number[][][], loo?: number[] }} Text
+ * Relevance is by method, level and token; with the keys of special tokens off, `cut` is the first method's.
+ * @typedef {Tokens & { label: string, logit: number, scores: number[][][] }} Scored
+ * @typedef {Scored & { loo?: number[], cut?: number[][] }} Text
  * @typedef {{ methods: string[], levels: string[], texts: Text[] }} Data
- * @typedef {{ data: Data, text: number, step: number, without: boolean }} State
+ * @typedef {{ data: Data, text: number, step: number, without: boolean, cut: boolean }} State
  */
 
 const LEFT =
@@ -12,14 +13,15 @@ const LEFT =
 const MARKED = 0.5; // tokens that differ by at least this share of the largest difference are marked
 
 /**
- * @param {"text" | "step" | "without"} key
+ * @param {"text" | "step" | "without" | "cut"} key
  * @param {number | boolean} value
  * @param {Model<State>} model
  * @returns {boolean}
  */
 function accept(key, value, model) {
   const { texts, levels } = model.get("data");
-  return key === "without" || isPlace(value, key === "text" ? texts.length : levels.length);
+  return key === "without" || key === "cut" ||
+    isPlace(value, key === "text" ? texts.length : levels.length);
 }
 
 /**
@@ -135,22 +137,23 @@ function grid(text, levels, method, go) {
  * @param {Data} data
  * @param {number} method
  * @param {(step: number) => void} go
- * @returns {{ node: HTMLElement, paint: (place: number, step: number, without: boolean) => string }}
+ * @returns {{ node: HTMLElement, paint: (text: Text, step: number, left: number, name: string) => string }}
  */
 function panel({ methods, levels, texts }, method, go) {
   const holder = h("div", { class: "lrp-flow-holder" }), line = h("p", { class: "lrp-readout" });
   const frame = { class: `lrp-flow-panel lrp-flow-${method}` }, r = h("strong", {});
-  const title = h("p", { class: "lrp-flow-title" }, h("b", {}, methods[method]), " ", r);
+  const named = h("b", {}), title = h("p", { class: "lrp-flow-title" }, named, " ", r);
   const node = h("div", frame, title, holder, line);
-  let shown = -1, drawn = grid(texts[0], levels, method, go), row = tokenRow([], [], "");
-  /** @param {number} place @param {number} step @param {boolean} without */
-  const paint = (place, step, without) => {
-    const text = texts[place], scores = text.scores[method][step], left = without ? firstToken(text) : -1;
+  let shown = texts[0], drawn = grid(shown, levels, method, go), row = tokenRow([], [], "");
+  /** @param {Text} text @param {number} step @param {number} left @param {string} name */
+  const paint = (text, step, left, name) => {
+    const scores = text.scores[method][step];
     const marked = differing(text, step, left), agreement = rAt(text, method, step, left);
-    if (shown !== place) {
-      shown = place;
+    if (shown !== text || !holder.hasChildNodes()) {
+      shown = text;
+      named.textContent = name;
       drawn = grid(text, levels, method, go);
-      row = tokenRow(text.tokens, text.special, `Relevance by ${methods[method]}`);
+      row = tokenRow(text.tokens, text.special, `Relevance by ${name}`);
       row.node.style.setProperty("--lrp-columns", String(text.tokens.length));
       row.node.dataset.method = methods[method];
       holder.replaceChildren(drawn.node, row.node);
@@ -163,7 +166,7 @@ function panel({ methods, levels, texts }, method, go) {
     });
     line.textContent = balance(sum(scores), text.logit);
     r.textContent = text.loo ? `r with LOO ${say(agreement)}` : "";
-    return `${methods[method]}: ${text.loo ? r.textContent : line.textContent}`;
+    return `${name}: ${text.loo ? r.textContent : line.textContent}`;
   };
   return { node, paint };
 }
@@ -183,13 +186,13 @@ function balance(total, logit) {
 
 /**
  * Where the two methods differ, in words.
- * @param {Data} data
+ * @param {string[]} names
  * @param {Text} text
  * @param {number} level
  * @param {number} left
  * @returns {(string | Node)[]}
  */
-function inWords({ methods }, text, level, left) {
+function inWords(names, text, level, left) {
   const marked = differing(text, level, left).slice(0, 3);
   if (!marked.length) return ["Here the two methods are the same."];
   const digits = decimalsFor(text.scores.flatMap((method) => method[level]));
@@ -197,7 +200,7 @@ function inWords({ methods }, text, level, left) {
     const [a, b] = text.scores.map((method) => sayScore(method[level][i], Math.min(3, digits)));
     return [k ? ", " : "", "“", h("bdi", {}, text.tokens[i]), `” (${a} against ${b})`];
   });
-  return [`They differ most in `, ...parts, `: ${methods[0]} against ${methods[1]}.`];
+  return [`They differ most in `, ...parts, `: ${names.join(" against ")}.`];
 }
 
 /**
@@ -229,7 +232,8 @@ function keyOf({ levels, texts: [{ loo }] }) {
  * @returns {{ paint: () => void, stop: () => void }} `paint` shows the text and step in force
  */
 function build(model, el, live) {
-  const data = model.get("data"), { texts, levels } = data;
+  const data = model.get("data"), { texts, levels, methods } = data;
+  const keyless = texts.map(({ cut, ...text }) => cut && { ...text, scores: [cut, text.scores[1]] });
   const { play, stop, go, here } = stepper(model, {
     last: () => levels.length - 1,
     pause: 900,
@@ -251,13 +255,13 @@ function build(model, el, live) {
   const judge = h("ol", { class: "lrp-hidden", "aria-label": "LOO" });
   const sides = [0, 1].map((method) => panel(data, method, jump));
   const buttons = [button("Up", -1), play, button("Down", 1)];
-  const leave = h("button", {
-    type: "button",
-    onclick: () => put(model, { without: !model.get("without") }),
-  });
+  const toggle = (/** @type {"without" | "cut"} */ key, /** @type {string} */ name) =>
+    h("button", { type: "button", onclick: () => put(model, { [key]: !model.get(key) }) }, name);
+  const leave = toggle("without", ""), off = toggle("cut", "Keys off");
+  off.title = "Keys of special tokens are constants on the way down.";
   el.replaceChildren(
     h("div", { class: "lrp-controls" }, choose.node),
-    h("div", { class: "lrp-controls" }, buttons, slider, leave, level),
+    h("div", { class: "lrp-controls" }, buttons, slider, off, leave, level),
     h("p", { class: "lrp-quiet" }, keyOf(data)),
     h("div", { class: "lrp-flows" }, sides.map(({ node }) => node)),
     said,
@@ -266,8 +270,11 @@ function build(model, el, live) {
     live.node,
   );
   const paint = () => {
-    const place = model.get("text"), step = here(), text = texts[place], first = firstToken(text);
-    const without = model.get("without") && first >= 0;
+    const place = model.get("text"), step = here(), cut = model.get("cut") && keyless[place];
+    const text = cut || texts[place], first = firstToken(text), without = model.get("without") && first >= 0;
+    const left = without ? first : -1, names = [cut ? `${methods[0]}, keys off` : methods[0], methods[1]];
+    off.hidden = !keyless[place];
+    off.setAttribute("aria-pressed", String(Boolean(cut)));
     leave.hidden = first < 0;
     leave.textContent = `Without ${text.tokens[first] ?? ""}`;
     leave.setAttribute("aria-pressed", String(without));
@@ -275,9 +282,9 @@ function build(model, el, live) {
     slider.value = String(step);
     slider.setAttribute("aria-valuetext", levels[step]);
     level.textContent = `${levels[step]}, for ${text.label}`;
-    const heard = sides.map(({ paint }) => paint(place, step, without));
+    const heard = sides.map(({ paint }, method) => paint(text, step, left, names[method]));
     judge.replaceChildren(...looInWords(text));
-    said.replaceChildren(...inWords(data, text, step, without ? first : -1));
+    said.replaceChildren(...inWords(names, text, step, left));
     live.say(`${levels[step]}; ${heard.join("; ")}. ${said.textContent}`);
   };
   return { paint, stop };
@@ -296,7 +303,7 @@ function render({ model, el }) {
     shown.paint();
   };
   model.on("change:data", renew);
-  const end = follow(model, ["text", "step", "without"], () => shown.paint());
+  const end = follow(model, ["text", "step", "without", "cut"], () => shown.paint());
   return () => {
     shown.stop();
     end();

@@ -15,7 +15,7 @@
  * Two methods, a and b, under all combinations of the axes' options.
  * @typedef {{ key: string, label: string, a: string, b: string, axes: Axis[], runs: Run[], start: Start,
  *   presets: { label: string, state: Partial<Start> }[] }} Board
- * @typedef {{ data: { boards: Board[] }, board: string, run: string, choices: string[] }} State
+ * @typedef {{ data: { boards: Board[] }, board: string, run: string, choices: string[], all: boolean }} State
  */
 
 /** @typedef {"above" | "across" | "below"} Sign where an interval lies against 0 */
@@ -57,8 +57,11 @@ const MEASURES = ["a", "b", "d"];
 const SIGNS = ["above", "across", "below"];
 const MARKS = { a: "M-4 -4L4 4M-4 4L4 -4", b: "M0 -5L5 0 0 5 -5 0Z" };
 const FLAT = { preserveAspectRatio: "none", "aria-hidden": "true" };
+const FEW = ["site", "tokens", "map"]; // the choices that matter most: their combinations are drawn first
 /** @type {WeakMap<Run, Table>} */
 const tables = new WeakMap();
+/** @type {WeakMap<Table, Map<string, Table>>} */
+const few = new WeakMap();
 
 /**
  * @template {{ key: string }} Item
@@ -164,7 +167,31 @@ function settle(model) {
   const start = startOf(board), run = byKey(board.runs, model.get("run")) ?? start.run;
   const table = tableOf(board, run);
   const places = placesOf(board, model.get("choices")) ?? placesOf(board, start.choices) ?? [];
-  return { board, run, table, cell: nearest(table, places) };
+  const cell = nearest(table, places);
+  return { board, run, table: model.get("all") ? table : fewOf(board, table, cell), cell };
+}
+
+/**
+ * The same table with the combinations in order that differ from a cell in the choices of `FEW` alone; on a
+ * board without these choices, all.
+ * @param {Board} board
+ * @param {Table} table
+ * @param {number} cell
+ * @returns {Table}
+ */
+function fewOf(board, table, cell) {
+  const keys = board.axes.map(({ key }) => key),
+    fixed = [...keys.keys()].filter((k) => !FEW.includes(keys[k]));
+  if (!FEW.every((key) => keys.includes(key))) return table;
+  const kept = few.get(table) ?? new Map(), where = fixed.map((axis) => table.option(cell, axis));
+  few.set(table, kept);
+  if (!kept.has(String(where))) {
+    const order = table.order.filter((other) =>
+      fixed.every((axis, k) => table.option(other, axis) === where[k])
+    );
+    kept.set(String(where), { ...table, order, rank: new Map(order.map((other, place) => [other, place])) });
+  }
+  return kept.get(String(where));
 }
 
 /**
@@ -230,6 +257,7 @@ function accept(key, value, model) {
     board: () => byKey(boards, value) !== undefined,
     run: () => byKey(board.runs, value) !== undefined,
     choices: () => Array.isArray(value) && placesOf(board, value) !== null,
+    all: () => typeof value === "boolean",
   }[key]();
 }
 
@@ -727,6 +755,35 @@ function foldOf(paint) {
 }
 
 /**
+ * The numbers along the curve's height.
+ * @param {Scale} axis
+ * @returns {HTMLElement}
+ */
+function rungs(axis) {
+  const levels = axis.ticks.map((value) =>
+    h("span", { style: `top:${percent(1 - axis.part(value))}` }, sayTidy(value, axis.digits))
+  );
+  return h("div", { class: "lrp-rungs", "aria-hidden": "true" }, levels);
+}
+
+/**
+ * A button that draws all combinations, or those of `FEW` alone, where the board has these choices.
+ * @param {Model<State>} model
+ * @returns {{ node: HTMLElement, paint: (board: Board, whole: number, shown: number) => void }}
+ */
+function moreOf(model) {
+  const turn = () => put(model, { all: !model.get("all") });
+  const node = h("button", { type: "button", class: "lrp-every", onclick: turn });
+  return {
+    node,
+    paint({ axes }, whole, n) {
+      node.hidden = !FEW.every((key) => axes.some((axis) => axis.key === key));
+      node.textContent = n < whole ? `Show all ${count(whole)}` : "Show site, tokens and map alone";
+    },
+  };
+}
+
+/**
  * All combinations: the curve, the options beneath it, and the cursor.
  * @param {Model<State>} model
  * @param {Board} board
@@ -736,14 +793,13 @@ function foldOf(paint) {
  */
 function overview(model, board, go, axis) {
   const spec = h("div", { class: "lrp-spec" }), title = h("p", { class: "lrp-heading" });
-  const tally = h("p", { class: "lrp-tally lrp-readout" }),
-    caption = h("figcaption", { class: "lrp-readout" });
-  const slider = cursor(model, go, axis);
+  const tally = h("p", { class: "lrp-tally lrp-readout" }), slider = cursor(model, go, axis);
+  const caption = h("figcaption", { class: "lrp-readout" });
   /** @type {ReturnType<typeof optionRow>[]} */
   let rows = [];
-  /** @type {Run | null} */
+  /** @type {Table | null} */
   let shown = null;
-  const average = h("span", { class: "lrp-average" }, "mean");
+  const more = moreOf(model), average = h("span", { class: "lrp-average" }, "mean");
   const fold = foldOf((open) => {
     for (const node of [average, ...rows.flatMap(({ nodes }) => nodes)]) {
       node.toggleAttribute("hidden", !open);
@@ -752,10 +808,7 @@ function overview(model, board, go, axis) {
   });
   /** @param {View} view */
   const redraw = ({ run, table }) => {
-    const n = table.order.length,
-      levels = axis.ticks.map((value) =>
-        h("span", { style: `top:${percent(1 - axis.part(value))}` }, sayTidy(value, axis.digits))
-      );
+    const n = table.order.length, whole = tableOf(board, run).order.length;
     rows = board.axes.flatMap(({ options }, k) =>
       options.map((option, place) => optionRow(table, option, k, place))
     );
@@ -766,7 +819,7 @@ function overview(model, board, go, axis) {
     );
     slider.node.setAttribute("aria-valuemax", String(n));
     spec.replaceChildren(
-      h("div", { class: "lrp-rungs", "aria-hidden": "true" }, levels),
+      rungs(axis),
       curve(table, axis),
       average,
       ...rows.flatMap(({ nodes }) => nodes),
@@ -775,14 +828,17 @@ function overview(model, board, go, axis) {
       h("span", { class: "lrp-way lrp-down" }, `${board.b} nearer ↓`),
     );
     fold.show();
-    title.textContent = `All ${count(n)} combinations on ${run.label}, by ${board.a} minus ${board.b}`;
+    title.textContent = `${n < whole ? "" : "All "}${
+      count(n)
+    } combinations on ${run.label}, by ${board.a} minus ${board.b}`;
+    more.paint(board, whole, n);
     tally.replaceChildren(...tallies(board, table));
   };
   /** @param {View} view */
   const paint = (view) => {
-    const { run, table, cell } = view;
-    if (shown !== run) redraw(view);
-    shown = run;
+    const { table, cell } = view;
+    if (shown !== table) redraw(view);
+    shown = table;
     slider.paint(view);
     for (const { axis, place, nodes } of rows) {
       for (const node of nodes) node.classList.toggle("lrp-on", table.option(cell, axis) === place);
@@ -791,7 +847,10 @@ function overview(model, board, go, axis) {
       rankInWords(view)
     }; drag it, or use its arrow keys.`;
   };
-  return { node: h("figure", { class: "lrp-all" }, title, tally, fold.node, spec, caption), paint };
+  return {
+    node: h("figure", { class: "lrp-all" }, title, tally, more.node, fold.node, spec, caption),
+    paint,
+  };
 }
 
 /**
@@ -885,7 +944,7 @@ function render({ model, el }) {
   let shown = null;
   let paint = (/** @type {View} */ _view) => {};
   el.replaceChildren(...tabs.nodes, tabs.panel, live.node);
-  return follow(model, ["board", "run", "choices"], () => {
+  return follow(model, ["board", "run", "choices", "all"], () => {
     const view = settle(model), { board, run, cell } = view;
     if (shown !== board) {
       const layout = layOut(model, board, go);

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from lrp_book.exercises.cards import Case, Exercise, compiled, edited
-from lrp_book.exercises.comparing import Answer, Answers, alike, all_same, close, same
+from lrp_exercises.cards import Case, Exercise, compiled, edited
+from lrp_exercises.comparing import Answer, Answers, alike, all_same, close, same
 
 Array = np.ndarray
 ROUGH = 2e-3  # relative: what rounding, low precision and small stabilisers change

@@ -8,13 +8,13 @@ from functools import partial
 
 import numpy as np
 
-from lrp_book.exercises.agreement import correlation
-from lrp_book.exercises.cards import Array, Function, exercise
+from lrp_exercises.agreement import correlation
+from lrp_exercises.cards import Array, Function, exercise
 
 card = partial(exercise, theme="outliers and judges")
 
 
-@card("""without-each: One token decides -> the r
+@card("""without-each: What one token carries -> the r
 Return, for each token, Pearson's r of two maps, shape (T,), over all other tokens; shape (T,). No map is
 constant there.
 ## inputs

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_book.exercises.cards import Array, exercise
+from lrp_exercises.cards import Array, exercise
 
 card = partial(exercise, theme="softmax and attention")
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from lrp_book.exercises.cards import Case, Exercise, Function, compiled
-from lrp_book.exercises.comparing import (
+from lrp_exercises.cards import Case, Exercise, Function, compiled
+from lrp_exercises.comparing import (
     SINGLE,
     TOLERANCE,
     Answer,
@@ -32,9 +32,9 @@ from lrp_book.exercises.comparing import (
     near,
     same,
 )
-from lrp_book.exercises.kinds import FINDERS, PLACES, WHOLE_PARTS, Asked, factor_by_size, first_told
-from lrp_book.exercises.near_misses import WHOLE, near_misses
-from lrp_book.exercises.properties import broken_property, memory
+from lrp_exercises.kinds import FINDERS, PLACES, WHOLE_PARTS, Asked, factor_by_size, first_told
+from lrp_exercises.near_misses import WHOLE, near_misses
+from lrp_exercises.properties import broken_property, memory
 
 SEED, SEEDS = 0, 4  # the first seed, and how many are drawn from
 PATIENCE = 5.0  # seconds in which a wrong function is called again, to find out what is wrong
@@ -89,9 +89,9 @@ def examine(exercise: Exercise, function: Function, *, torch: bool = False, seed
 
 
 def _examine(exercise: Exercise, function: Function, *, torch: bool, seed: int) -> Result:
-    drawn, expected = _right(exercise, seed)
-    cases = copy.deepcopy(drawn)  # for whoever changes its inputs
     try:
+        drawn, expected = _right(exercise, seed)
+        cases = copy.deepcopy(drawn)  # for whoever changes its inputs
         pairs = zip(cases, expected, strict=True)
         given = [_run(exercise, function, case, wanted, torch=torch) for case, wanted in pairs]
     except _Told as told:
@@ -347,14 +347,21 @@ def _told_apart(a: float, b: float) -> tuple[str, str]:
 
 
 def _tensor(value: Any) -> Any:
-    """A torch tensor of an array; torch is loaded here and nowhere else."""
-    is_array = isinstance(value, np.ndarray)
-    return importlib.import_module("torch").from_numpy(value.copy()) if is_array else value
+    """A torch tensor of an array."""
+    return _torch().from_numpy(value.copy()) if isinstance(value, np.ndarray) else value
+
+
+def _torch() -> Any:
+    """torch, which is loaded here and nowhere else."""
+    try:
+        return importlib.import_module("torch")
+    except ModuleNotFoundError:
+        raise _Told("This check needs torch, which is not installed: pip install torch.") from None
 
 
 def _differentiated(function: Function, inputs: Sequence[Any]) -> Answer:
     """The output of a function of tensors, and the gradients at its inputs of a fixed weighted sum of it."""
-    torch = importlib.import_module("torch")
+    torch = _torch()
     tensors = [_tensor(value).requires_grad_() for value in inputs]
     out = function(*tensors)
     if not all(np.array_equal(a.detach().numpy(), b) for a, b in zip(tensors, inputs, strict=True)):

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from lrp_book.exercises.comparing import Answer, close, same
-from lrp_book.exercises.kinds import Asked, exchange, first_told
+from lrp_exercises.comparing import Answer, close, same
+from lrp_exercises.kinds import Asked, exchange, first_told
 
 Array = np.ndarray
 Change = Callable[[Sequence[Any]], list[Any]]

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from lrp_book.exercises.cards import Array, Function, exercise
+from lrp_exercises.cards import Array, Function, exercise
 
 card = partial(exercise, theme="measuring agreement")
 

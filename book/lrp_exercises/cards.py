@@ -27,7 +27,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lrp_companion.checks import InputError
+
+class InputError(ValueError):
+    """A call with something that is not meant: what came, what was expected, the next step."""
+
+    def __init__(self, operation: str, *, got: str, expected: str, hint: str) -> None:
+        super().__init__(f"{operation}: got {got}; expected {expected}. Next step: {hint}.")
+
 
 Function = Callable[..., Any]
 Array = np.ndarray

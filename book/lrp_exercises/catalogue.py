@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import difflib
 import html
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from lrp_book.exercises import agreement, judges, products, rules, softmax
-from lrp_book.exercises.cards import Exercise
-from lrp_book.exercises.checking import Result, examine
-from lrp_companion.checks import InputError, choose, whole
+from lrp_exercises import agreement, judges, products, rules, softmax
+from lrp_exercises.cards import Exercise, InputError
+from lrp_exercises.checking import Result, examine
 
 _ALL = [one for module in (products, rules, softmax, agreement, judges) for one in vars(module).values()]
 EXERCISES = {one.name: one for one in _ALL if isinstance(one, Exercise)}
@@ -68,7 +67,8 @@ def check(name: str, function: Callable[..., Any], *, framework: str = "numpy") 
     passes: mean-logit. Right on 24 random inputs.
     """
     exercise = _find("check", name)
-    choose("check", "framework", framework, FRAMEWORKS)
+    if framework not in FRAMEWORKS:
+        raise _not_one_of("check", f"framework {framework!r}", FRAMEWORKS)
     if not callable(function):
         got, expected = f"{function!r} in place of a function", f"a function {exercise.signature}"
         raise InputError("check", got=got, expected=expected, hint="pass its name, without calling it")
@@ -85,8 +85,8 @@ def exercises(theme: str | None = None) -> Catalogue:
     >>> exercises("softmax and attention").names
     ('softmax-rule', 'attention-values', 'attention-loo', 'detached-attention')
     """
-    if theme is not None:
-        choose("exercises", "theme", theme, THEMES)
+    if theme not in (None, *THEMES):
+        raise _not_one_of("exercises", f"theme {theme!r}", THEMES)
     return Catalogue(one for one in EXERCISES.values() if theme in (None, one.theme))
 
 
@@ -101,7 +101,10 @@ def hint(name: str, number: int = 1) -> str:
     'What is a map divided by, if its sum is negative?'
     """
     hints = _find("hint", name).hints
-    return hints[whole("hint", "hint", number, most=len(hints), hint=f"hints of {name} count from 1") - 1]
+    if number not in range(1, len(hints) + 1):
+        expected, next_step = f"a whole number from 1 to {len(hints)}", f"hints of {name} count from 1"
+        raise InputError("hint", got=f"hint {number!r}", expected=expected, hint=next_step)
+    return hints[number - 1]
 
 
 def _find(operation: str, name: str) -> Exercise:
@@ -109,6 +112,10 @@ def _find(operation: str, name: str) -> Exercise:
         return EXERCISES[name]
     near = difflib.get_close_matches(str(name), EXERCISES, n=1)
     hint = f"did you mean {near[0]!r}" if near else "exercises() lists them"
-    raise InputError(
-        operation, got=f"exercise {name!r}", expected=f"one of {', '.join(EXERCISES)}", hint=hint
-    )
+    raise _not_one_of(operation, f"exercise {name!r}", EXERCISES, hint)
+
+
+def _not_one_of(
+    operation: str, got: str, names: Iterable[str], hint: str = "choose one of these"
+) -> InputError:
+    return InputError(operation, got=got, expected=f"one of {', '.join(names)}", hint=hint)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_book.exercises.cards import Array, Pair, exercise
+from lrp_exercises.cards import Array, Pair, exercise
 
 card = partial(exercise, theme="products and grouping")
 

@@ -1,0 +1,28 @@
+// Shows or hides the code of every page, as the reader chose last; at first it is hidden on a phone.
+// It runs before the page is drawn, so that code which is hidden is never seen.
+"use strict";
+{
+  const KEY = "companion-code";
+  const page = document.documentElement;
+  let shown = !matchMedia("(max-width: 560px)").matches;
+
+  const tell = () => {
+    page.dataset.code = shown ? "shown" : "hidden";
+    document.querySelector(".code-switch")?.setAttribute("aria-pressed", String(shown));
+  };
+
+  try {
+    shown = (localStorage.getItem(KEY) ?? String(shown)) === "true";
+  } catch { /* a browser that keeps nothing: the choice holds for this page */ }
+  tell();
+  document.addEventListener("DOMContentLoaded", () => {
+    tell();
+    document.querySelector(".code-switch")?.addEventListener("click", () => {
+      shown = !shown;
+      tell();
+      try {
+        localStorage.setItem(KEY, String(shown));
+      } catch { /* as above */ }
+    });
+  });
+}
