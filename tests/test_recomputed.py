@@ -21,7 +21,6 @@ import pytest
 from lrp_book import primary
 from lrp_book.ch06_causes import by_first_sign, interventions, site_change
 from lrp_book.ch06_protocol import matched_share, stated_cells
-from lrp_book.layers import standing
 from lrp_book.paired import compare_paired
 from lrp_book.primary import against_length, of_records
 from plain_rows import counted, plain_loo, plain_r
@@ -166,28 +165,6 @@ def test_counts_of_the_six_cells_are_those_that_the_chapter_says():
         "imdb-companion": (0, 4, 2),
         "imdb-companion-6-seed-1": (0, 0, 6),
     }
-
-
-@pytest.mark.parametrize("name", ["sst2-companion", "sst2-companion-6"])
-def test_places_among_all_masks(name):
-    for site, tokens in (("word", "no-special"), ("word+position", "all")):
-        means = {
-            row["mask"]: row["mean"]
-            for row in pq.read_table(RESULTS / name / "lattice_means.parquet").to_pylist()
-            if (row["part"], row["site"], row["tokens"]) == ("all", site, tokens)
-        }
-        made = standing(run(name), site=site, tokens=tokens)
-        for method, mask in (("attnlrp", 0), ("cp-lrp", len(means) - 1)):
-            assert made[method] == 1 + sum(value > means[mask] for value in means.values())
-        layers = run(name).layers
-        later = 0.0
-        for layer in range(layers // 2, layers):
-            for mask, value in means.items():
-                if not mask >> layer & 1:
-                    size = bin(mask).count("1")
-                    weight = math.factorial(size) * math.factorial(layers - size - 1) / math.factorial(layers)
-                    later += weight * (means[mask | 1 << layer] - value)
-        assert made["later"] == pytest.approx(later / (means[len(means) - 1] - means[0]), abs=1e-4)
 
 
 @pytest.mark.parametrize(("name", "share"), [("sst2-companion", 0.006), ("imdb-companion", 0.380)])
