@@ -179,6 +179,9 @@ def test_each_mask_is_the_mean_of_plain_calls(clf):
     assert sheet["config"]["texts"] == 4 and sheet["config"]["weights"] == clf.card.fingerprint
 
 
+TEXT = "a film of rare grace"
+
+
 @pytest.fixture(scope="module")
 def stages(clf):
     (text,) = clf.encode(TEXT)
