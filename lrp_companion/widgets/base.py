@@ -25,10 +25,11 @@ from lrp_companion.terminal import visible
 
 STATIC = Path(__file__).parent / "static"
 MARK = "data-companion-widget"
+LEAST = 3  # tokens that r needs, as in `base.js`: two points always lie on a line
 SHARED = {
     "layers": ("layer_toggles",),
     "live_model": ("layer_toggles", "sentence_box"),
-    "pointer": ("layer_paths", "protocol_switchboard"),
+    "pointer": ("protocol_switchboard",),
 }
 """Modules between the base and a widget's own, with the widgets that share each."""
 
