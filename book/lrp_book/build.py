@@ -221,17 +221,14 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: b
         editions.strip_folder(source)
     for notebook in executed:
         page = source / "notebooks" / notebook.name
-        if "lrp_book" not in page.read_text(encoding="utf-8"):  # else it would not run elsewhere
-            opened = notebook.with_suffix(".records").read_text(encoding="utf-8").splitlines()
-            target = source / "zips" / f"{notebook.stem}.zip"
-            address = os.environ.get(RECORDS, "")
-            zips.write_chapter(page, opened, root / "results", target, address=address)
+        opened = notebook.with_suffix(".records").read_text(encoding="utf-8").splitlines()
+        target, address = source / "zips" / f"{notebook.stem}.zip", os.environ.get(RECORDS, "")
+        zips.write_chapter(page, opened, root / "results", target, address=address)
     program = Path(sys.executable).with_name("jupyter-book")
     options = ["--path-output", str(making), "--warningiserror", "--keep-going", "--quiet"]
     # In a session of its own, so that Ctrl-C reaches this process only, which ends it without a traceback.
     subprocess.run([program, "build", source, *options], check=True, cwd=root, start_new_session=True)
-    if (source / "zips").is_dir():
-        shutil.copytree(source / "zips", making / "_build" / "html" / "zips")
+    shutil.copytree(source / "zips", making / "_build" / "html" / "zips")
     return _moved(making / "_build" / "html", wanted) / "index.html"
 
 
