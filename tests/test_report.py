@@ -17,14 +17,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from lrp_book import report_tables
-from lrp_book.ch05_worth import dots, judged_claims
 
 from lrp_companion.attribution import SITES
 from lrp_companion.checks import CompanionError, SourceError
 from lrp_companion.cli import main
 from lrp_companion.lab.folder import FORMAT, key_of, open_folder
-from lrp_companion.lab.load import MnistRun, TextRun, load_run, load_runs
+from lrp_companion.lab.load import TextRun, load_run, load_runs
 from lrp_companion.lab.paper import claim_specs as paper_claim_specs
 from lrp_companion.lab.paper import claims as paper_claims
 from lrp_companion.lab.paper import printed, report
@@ -805,62 +803,6 @@ def test_a_report_needs_no_torch(folders, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-# -- the page ------------------------------------------------------------------------------------------------
-
-
-def fresh(folder: Path) -> set[str]:
-    """Plain text of everything that the page may show of a folder's runs."""
-    runs, judged = load_runs([folder]), judged_claims(str(folder))
-    shown: list[Any] = [
-        report_tables.runs_table(runs),
-        report_tables.not_run_table(runs),
-        report_tables.claims_table(judged),
-        *(report_tables.effects_table(claim) for claim in judged if claim.effects),
-    ]
-    for run in runs:
-        if isinstance(run, MnistRun):
-            shown.append(printed.table1_beside(run))
-        if not isinstance(run, TextRun):
-            continue
-        shown += [printed.table2_beside(run), dots(run), printed.table2_curves(run)]
-        if run.masks:
-            from lrp_book.ch05_plot import layer_plot
-
-            shown += [printed.tableA3_beside(run), printed.tableA3_curves(run)]
-            for name, protocol in PROTOCOLS.items():
-                shown.append(
-                    layer_plot(
-                        **paper_tables.figure2(run, protocol=protocol),
-                        title=f"Which layers matter? {run.name}, n = {run.n:,}: {name}",
-                    )
-                )
-            title = f"Which layers matter? {run.name}, n = {run.n:,}: curves"
-            shown.append(layer_plot(**paper_tables.figure2(run, column="delta"), quantity="Δ", title=title))
-    return {repr(printed) for printed in shown if printed is not None}
-
-
-def outputs(notebook: Path) -> list[str]:
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    shown = [output for cell in cells for output in cell.get("outputs", [])]
-    assert not [output for output in shown if "data" not in output], (
-        "the page prints tables and figures, nothing else"
-    )
-    texts = ["".join(output["data"]["text/plain"]) for output in shown]
-    return [text for text in texts if text and not text.startswith("<IPython")]  # links, places to link to
-
-
-def test_the_page_shows_what_the_records_give(folders, tmp_path, monkeypatch):
-    book = pytest.importorskip("lrp_book.build", reason="papermill comes with the extra book")
-    monkeypatch.delenv("LRP_COMPANION_DATA", raising=False)
-    shutil.copytree(folders["top"], tmp_path / "results")
-    (tmp_path / "notebooks").mkdir()
-    book.execute(
-        ROOT / "notebooks" / "05_reproduction.ipynb", tmp_path / "out.ipynb", cwd=tmp_path / "notebooks"
-    )
-    shown = outputs(tmp_path / "out.ipynb")
-    assert fresh(tmp_path / "results") <= set(shown) and len(shown) == len(set(shown))
-
-
 def test_results_are_found_from_the_top_and_from_the_notebooks(folders, tmp_path, monkeypatch):
     shutil.copytree(folders["mnist"], tmp_path / "results" / "mnist")
     (tmp_path / "notebooks").mkdir()
@@ -869,30 +811,6 @@ def test_results_are_found_from_the_top_and_from_the_notebooks(folders, tmp_path
         assert [run.name for run in report.find_runs("results")] == ["mnist"]
     with pytest.raises(SourceError, match="elsewhere, which is not a folder"):
         report.find_runs("elsewhere")
-
-
-def test_the_plot_for_pages_draws_what_the_print_draws(sst2):
-    from lrp_book.ch05_plot import layer_plot
-
-    drawn = paper_tables.figure2(sst2)
-    plot = layer_plot(**drawn, title="a title")
-    lines = [line for line in plot.data if line["name"] == "this project, with interval"]
-    for line, (name, steps) in zip(lines, drawn["paths"].items(), strict=True):
-        assert line["x"] == (list(range(12, 0, -1)) if name == "back-to-front" else list(range(1, 13)))
-        assert line["y"] == pytest.approx([step.mean for step in steps], abs=1e-4)
-        low = np.array(line["y"]) - line["error_y"]["arrayminus"]
-        assert low == pytest.approx([step.low for step in steps], abs=2e-4)
-    json.dumps(plot._repr_mimebundle_(), allow_nan=False)
-    named = [one for one in plot.layout["annotations"] if one["xanchor"] == "left" and one["x"] > 1]
-    for axis in ("y", "y2", "y3"):  # each line is named beside its panel, within the range that all share
-        low, high = plot.layout[f"yaxis{axis[1:]}"]["range"]
-        places = [one["y"] for one in named if one["yref"] == axis]
-        assert len(places) == sum(line["yaxis"] == axis for line in plot.data)
-        assert low <= min(places) and max(places) <= high and min(np.diff(sorted(places))) > 0
-        assert (low, high) == tuple(plot.layout["yaxis"]["range"])
-    assert {"this project", "the paper's model"} <= {one["text"] for one in named}
-    with pytest.raises(CompanionError, match="one step per layer each"):
-        layer_plot({})
 
 
 @pytest.mark.parametrize("column", ["sum", "r"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from itertools import permutations, product
 from pathlib import Path
@@ -15,25 +14,7 @@ from captum.attr import ShapleyValues, ShapleyValueSampling
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from lrp_book import ch09_real as real
-from lrp_book.ch08_wirings import decided
 from lrp_book.records.shapley import MAPS, WITH_POSITION, make, r_with, read
-from lrp_book.yardsticks import (
-    SHOWN,
-    WIRINGS,
-    difference,
-    falls_with_interactions,
-    interaction_size,
-    judged_by_shapley,
-    load,
-    means,
-    noise,
-    passes,
-    points,
-    words_of,
-    yardsticks_figure,
-    yardsticks_table,
-)
 from tiny_models import BERT_LIKE, IMAGE_FAMILIES, PRE_NORM, TEXTS, build, vision
 
 import lrp_companion as lrp
@@ -300,117 +281,3 @@ def test_the_record_goes_on_where_it_stopped_and_is_what_the_methods_give(tmp_pa
     assert set(r_with(texts)) == {"shapley", *MAPS, *(f"{n}+position" for n in WITH_POSITION)}
     with pytest.raises(SystemExit, match="another configuration"):
         make(tmp_path / "part.npz", **{**asked, "seed": 1})
-
-
-def test_what_chapter_8_says_of_the_second_judge_holds() -> None:
-    """By the mean the mask gradient is ahead of AttnLRP in no wiring; in BERT's it is in most sentences."""
-    for name, texts in load("results/shapley", *WIRINGS).items():
-        for statistic in ("pearson", "spearman"):
-            r = r_with(texts, "shapley", statistic=statistic, maps=("mask-gradient", "attnlrp", "loo"))
-            assert np.nanmean(r["mask-gradient"] - r["attnlrp"]) < 0 < np.nanmean(r["attnlrp"] - r["loo"])
-            if name == "post-ln-first":
-                assert (r["mask-gradient"] > r["attnlrp"]).mean() > 0.55
-
-
-def test_the_prediction_is_judged_by_its_rule() -> None:
-    """Maps with more and more noise, LOO's with the interactions of the text."""
-    draw, noises = np.random.default_rng(0), {"attnlrp": 0.1, "cp-lrp": 0.4, "ig": 0.4, "mask-gradient": 3.0}
-    texts: list[dict[str, Any]] = []
-    for k in range(120):
-        phi, size = draw.normal(size=10), 0.5 + k % 7 / 4
-        text: dict[str, Any] = {"special": np.zeros(10, bool), "shapley": phi, "standard error": np.zeros(10)}
-        text |= {name: phi + by * draw.normal(size=10) for name, by in noises.items()}
-        text["loo"] = phi + size * draw.normal(size=10) * (1.0 + (k >= 60))
-        if k < 60:
-            text["interactions"] = size * (np.ones((10, 10)) - np.eye(10))
-        else:
-            text["standard error"] = np.full(10, 0.1)
-        texts.append(text)
-    ratios = [0.1 / text["shapley"].std() for text in texts[60:]]
-    np.testing.assert_allclose(noise(texts), ratios)
-    assert interaction_size(texts[0]) == pytest.approx(0.5 * 45 / np.abs(texts[0]["shapley"]).sum())
-    names = ("companion", "post-ln-first", "llama", "imdb-companion")
-    rows = points(dict.fromkeys(names, texts))
-    outcomes = {(row["point"], row["what"]): row["outcome"] for row in rows}
-    assert {k for k, outcome in outcomes.items() if outcome == "failed"} == {
-        (5, "llama: attnlrp minus loo"),  # ahead, where it was to be not
-        (6, "post-ln-first: cp-lrp minus attnlrp"),
-        (7, "sentences of reviews: loo minus attnlrp"),
-    }
-    assert (
-        outcomes[1, "attnlrp minus ig, pearson"] == outcomes[2, "loo minus mask-gradient, spearman"] == "met"
-    )
-    assert [v for (point, _), v in outcomes.items() if point in (3, 4)] == ["met", "met", "met"]
-    assert means(texts)[0]["shapley, pearson"].mean == 1 and len(rows) == 10 + 3 + 4 + 1 + 2
-
-
-def test_the_figure_of_two_yardsticks_and_the_differences_by_wiring() -> None:
-    draw = np.random.default_rng(0)
-    texts: list[dict[str, Any]] = []
-    for _ in range(30):
-        phi = draw.normal(size=8)
-        text: dict[str, Any] = {"special": np.zeros(8, bool), "shapley": phi}
-        for name, by in zip(SHOWN, (3.0, 3.0, 2.0, 0.2, 0.4, 0.5, 5.0), strict=True):
-            text[name] = phi + by * draw.normal(size=8)
-        texts.append(text)
-    figure = yardsticks_figure(texts, title="Two")
-    r = np.mean([np.corrcoef(text["attnlrp"], text["shapley"])[0, 1] for text in texts])
-    assert f"AttnLRP (2): loo {means(texts, maps=SHOWN)[3]['loo, pearson'].mean:.2f} by pearson" in figure.alt
-    assert f"shapley {r:.2f} by pearson" in figure.alt and len(figure.axes) == 2
-    assert passes(texts)["loo"] == 9 and passes(texts)["ig"] == 42
-    (row,) = judged_by_shapley({"llama": texts})
-    assert row["record"] == "llama" and row["attnlrp - loo, spearman"].low > 0
-    assert decided({"llama": row["attnlrp - loo, pearson"]}, 1) == "Llama"
-    assert decided({"llama": row["attnlrp - loo, pearson"]}, -1) == "none"
-    shown = yardsticks_table(texts, caption="c")
-    assert [cells[0] for cells in shown.cells][1] == "mask gradient, 8 groups"
-
-
-def test_a_sentence_word_by_word(clf: Classifier) -> None:
-    text = TEXTS[0]
-    out = words_of(clf, text)
-    (record,) = lrp.attribute(clf, text, method="shapley")
-    keep = ~np.array(record.special)
-    np.testing.assert_allclose(out["shapley"], record.scores[keep])
-    assert out["tokens"] == [token for token, kept in zip(record.tokens, keep, strict=True) if kept]
-    assert abs(out["interaction"]) == pytest.approx(np.abs(record.details["interactions"]).max())
-
-
-def test_what_chapter_7_says_of_the_records_holds() -> None:
-    """The sides that stand in its prose, of the 12-layer model."""
-    kept = load(Path(__file__).resolve().parent.parent / "results" / "shapley", "companion", "imdb-companion")
-
-    def ahead(a: str, b: str, judge: str, name: str = "companion") -> list[float]:
-        return [difference(kept[name], a, b, by, judge=judge).low for by in ("pearson", "spearman")]
-
-    assert len(kept["companion"]) == 872
-    assert min(ahead("mask-gradient", "attnlrp", "loo")) > 0
-    for method in ("attnlrp", "cp-lrp"):
-        assert min(*ahead(method, "loo", "shapley"), *ahead(method, "mask-gradient", "shapley")) > 0
-    assert max(ahead("mask-gradient-8", "mask-gradient", "shapley")) < 0
-    assert ahead("mask-gradient", "attnlrp", "shapley", "imdb-companion")[0] > 0
-    assert max(ahead(m, "loo", "shapley", "imdb-companion")[0] for m in ("attnlrp", "cp-lrp")) < 0
-
-
-def test_what_chapter_7_says_of_other_models_holds() -> None:
-    """LRP against LOO by Shapley values: ahead in the small models; at base size and in SmolLM2 it is not."""
-    both = ("pearson", "spearman")
-    for name, texts in load("results/shapley", *WIRINGS).items():
-        assert all(difference(texts, "cp-lrp", "loo", by).low > 0 for by in both)
-        assert all((difference(texts, "attnlrp", "loo", by).low > 0) == (name != "llama") for by in both[1:])
-        groups = [difference(texts, "mask-gradient-8", "mask-gradient", by).low for by in both]
-        assert (min(groups) > 0) == (name == "modernbert")
-    loo, results = "loo attention-mask", "results"
-    base = real.trainings(results, "shapley")
-    for by in both:
-        assert real.gap(base, real.WORDS, by, ("cp-lrp", loo)).high < 0
-        value = real.gap(base, real.WORDS, by, ("attnlrp", loo))
-        assert value.low < 0 < value.high
-        for name, rules in itertools.product(("facts", "sentences"), real.PAIR):
-            r = real.r_of(f"{results}/smollm2", f"{name}-maps", "shapley")
-            assert real.gap(r, ("word", "all"), by, (rules, loo)).high < -0.05
-    main = load("results/shapley", "companion")["companion"]
-    lrp_falls, loo_falls = (
-        [falls_with_interactions(main, name, by).mean for by in both] for name in ("attnlrp", "loo")
-    )
-    assert all(0 > a > b for a, b in zip(lrp_falls, loo_falls, strict=True))

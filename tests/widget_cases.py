@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from lrp_book.ch07_errors import anytime_maps
 
 import lrp_companion as lrp
+from lrp_companion.lab.anytime import anytime_maps
 from lrp_companion.lab.digit_invariance import share_digits
 from lrp_companion.lab.perturbation_paths import perturbation_paths
 from lrp_companion.widgets import base
@@ -30,22 +30,6 @@ def board() -> dict[str, Any]:
     start = {"run": "one", "bias": "a", "steps": "b"}
     named = {"key": "text", "label": "Text", "a": "CP-LRP", "b": "AttnLRP"}
     return {**named, "axes": axes, "runs": [{**run, **arrays}], "start": start, "presets": []}
-
-
-def paths() -> dict[str, Any]:
-    """One run of two layers, as `depth_paths` makes them."""
-    cell = {"mean": [0.1, 0.2], "low": [0.0, 0.1], "high": [0.2, 0.3]}
-    keys = ("front-to-back", "back-to-front", "single")
-    ends = dict.fromkeys(keys, {"mean": 0.1, "low": 0.0, "high": 0.2, "side": "across"})
-    run = {"key": "one", "label": "run one", "n": 9, "layers": 2, "paper": None, "paper ends": {}}
-    run["cells"], run["ends"] = {"positions": dict.fromkeys(keys, cell)}, {"positions": ends}
-    run["levels"] = {"positions": [0.1, 0.2]}
-    return {
-        "runs": [run],
-        "levels": ["AttnLRP", "CP-LRP"],
-        "protocols": [{"key": "positions", "label": "words + positions"}],
-        "paths": [{"key": key, "label": key} for key in keys],
-    }
 
 
 def widget_arguments(clf: Any, *further: str) -> dict[str, dict[str, Any]]:
@@ -71,7 +55,6 @@ def widget_arguments(clf: Any, *further: str) -> dict[str, dict[str, Any]]:
         "FrontierPlayer": {"texts": anytime_maps(clf, texts)},
         "SharesSimplex": {"digits": share_digits(net, images, [1, 2])},
         "ProtocolSwitchboard": {"data": {"boards": [board()]}},
-        "LayerPaths": {"data": paths(), "run": "one"},
         "HeadStepper": {"q": 1.0, "k": [1, 1, 2], "v": [2, -6, 8]},
         "ProductTree": {"values": [2, 3, 4], "grouping": "(x1 x2) x3"},
         "SoftmaxLab": {"logits": [1, 0, 0], "values": [2, 1, -1]},

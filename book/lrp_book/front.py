@@ -9,25 +9,25 @@ import itertools
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
-from lrp_book.ch06_outlier import RULES, STATISTIC, with_and_without
-from lrp_book.ch09_real import ALL, REST, gap, trainings
-from lrp_book.committed import Records
-from lrp_book.say import number
 from lrp_companion.attribution import SITES, Attribution
 from lrp_companion.lab.paper.primary import MARGIN
 from lrp_companion.lab.paper.published import paper_table
+from lrp_companion.lab.record import interval, open_record
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
-from lrp_companion.metrics import Interval, agreement, bootstrap_mean, pearson
+from lrp_companion.metrics import Interval, agreement, pearson
 from lrp_companion.schema import TOKEN_CHOICES, Protocol
 from lrp_companion.show.palette import styles
 from lrp_companion.sources import load_dataset
 from lrp_companion.widgets.outlier_scene import OutlierScene
 
 MODEL = "companion"
+RULES = ("attnlrp", "cp-lrp")
 EXAMPLES = (
     "There is not a dull minute in the whole voyage.",
     "I would not watch this puppet opera again.",
@@ -91,8 +91,22 @@ def picked_note() -> str:
     )
 
 
-READINGS = {"positions": ALL, "no [CLS]": REST}
-"""Where relevance is read and which tokens count, by the name that the numbers have."""
+def lead(r: xr.DataArray) -> xr.DataArray:
+    """r of CP-LRP minus r of AttnLRP."""
+    return r.sel(explainer=RULES[1]) - r.sel(explainer=RULES[0])
+
+
+READINGS = {"positions": "all", "no [CLS]": "no-first"}
+"""Which tokens count, by the name that the numbers have; positions count, too."""
+
+
+def number(value: float) -> str:
+    """A number with two digits and a minus sign.
+
+    >>> number(-0.014)
+    '−0.01'
+    """
+    return f"{value:.2f}".replace("-", "\u2212")
 
 
 def marked(value: Interval) -> str:
@@ -100,32 +114,36 @@ def marked(value: Interval) -> str:
     return number(value.mean) + ("°" if value.low <= 0 <= value.high else "")
 
 
-def front_numbers(kept: Records) -> Iterator[tuple[str, str]]:
+def front_numbers(results: str) -> Iterator[tuple[str, str]]:
     """The numbers of the small print by their names, CP-LRP minus AttnLRP where two are compared."""
-    for divided, form in ((False, ""), (True, "divided, ")):
-        ours = with_and_without(kept.with_maps("sst2-12"), divided=divided)
-        base = trainings(kept.folder, divided=divided)
-        for (name, reading), statistic in itertools.product(READINGS.items(), STATISTIC):
-            for model, r in (("sst2-12", ours), ("base", base)):
-                yield f"{model}, {form}{name}, {statistic}", marked(gap(r, reading, statistic))
+    forms: dict[str, str] = {"": "raw", "divided, ": "sum-to-one"}
+    stated: dict[str, Any] = {"removal": "attention-mask"}
+    for model, name in (("sst2-12", "maps/sst2-companion"), ("base", "base/sst2-seed-*-maps")):
+        d = lead(open_record(name, results=results).r_of_maps).sel(site="word+position", **stated)
+        for (form, map), (reading, tokens), statistic in itertools.product(
+            forms.items(), READINGS.items(), ("pearson", "spearman")
+        ):
+            of = d.sel(map=map, tokens=tokens, statistic=statistic)
+            yield f"{model}, {form}{reading}, {statistic}", marked(interval(of))
     for data in ("sst2-12", "imdb-12"):
-        run = kept.text(data)
-        for site, tokens, statistic in itertools.product(SITES, TOKEN_CHOICES, STATISTIC):
-            at = Protocol(site=site, tokens=tokens, map="sum-to-one", statistic=statistic)
-            value = bootstrap_mean(run.r("cp-lrp", at) - run.r("attnlrp", at))
+        d = lead(open_record(data, results=results).r).sel(map="sum-to-one", target="logit", **stated)
+        for site, tokens, statistic in itertools.product(SITES, TOKEN_CHOICES, ("pearson", "spearman")):
+            value = interval(d.sel(site=site, tokens=tokens, statistic=statistic))
             yield f"{data}, sums, {site}, {tokens}, {statistic}", marked(value)
-    run = kept.text("sst2-12", frontier=True)
+    r = open_record("frontier/sst2-companion", results=results).r
+    at = {"site": "word", "tokens": "no-special", "map": "raw", "target": "logit", "statistic": "pearson"}
+    stated |= at
     for method in ("mask-gradient", *RULES):
-        yield f"sst2-12, {method}", number(run.agreement(method).mean)
+        yield f"sst2-12, {method}", number(interval(r.sel(explainer=method, **stated)).mean)
     for row in paper_table("table2"):
         yield f"paper, {row['dataset']}, {row['method']}", number(row["loo_r"])
     both = {tokens: picked_from(tokens) for tokens in TOKEN_CHOICES}
-    for tokens, lead in both.items():
-        level = abs(lead) < MARGIN
+    for tokens, ahead in both.items():
+        level = abs(ahead) < MARGIN
         for name, found in (
-            ("CP-LRP", ~level & (lead > 0)),
+            ("CP-LRP", ~level & (ahead > 0)),
             ("level", level),
-            ("AttnLRP", ~level & (lead < 0)),
+            ("AttnLRP", ~level & (ahead < 0)),
         ):
             yield f"reviews, {tokens}, {name}", str(int(found.sum()))
     like = (both["all"] >= MARGIN) & (abs(both["no-special"]) < MARGIN)

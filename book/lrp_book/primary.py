@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
-from itertools import pairwise, product
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from lrp_book.ch09_real import ALL, ON_SENTENCES, OTHERS, REVIEWS, SEEDS, WORDS, at, part, r_of
-from lrp_book.records.shapley import read
-from lrp_book.say import number as rounded
-from lrp_book.yardsticks import interaction_size
-from lrp_companion.lab.load import TextRun, load_run, nearby
+from lrp_companion.lab.load import TextRun, nearby
 from lrp_companion.lab.paper.primary import (
     INDEX,
     PAIR,
@@ -29,7 +26,8 @@ from lrp_companion.lab.paper.primary import (
     leads,
     summary,
 )
-from lrp_companion.metrics import pearson, spearman
+from lrp_companion.lab.record import open_record
+from lrp_companion.metrics import Interval, pearson, spearman
 from lrp_companion.show.tables import Table, table
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
@@ -37,17 +35,17 @@ ENCODERS: Mapping[str, Sequence[str]] = {
     "MiniLM": (
         "sst2-companion",
         "sst2-companion-6",
-        "trainings/sst2-companion-6-*seed-?",
-        "mean-pooling/sst2-companion-6-mean-seed-?",
+        "trainings/sst2-companion-6-*",
+        "mean-pooling/*",
     ),
-    "MPNet": tuple(f"base/{seed}-maps" for seed in SEEDS),
+    "MPNet": ("base/sst2-seed-*-maps",),
     "SmolLM2": ("smollm2/sst2-maps",),
-    "BERT": ("wirings/post-ln-first-seed-?",),
-    "BERT, mean read": ("wirings/post-ln-mean-seed-?",),
+    "BERT": ("wirings/post-ln-first-seed-*",),
+    "BERT, mean read": ("wirings/post-ln-mean-seed-*",),
     "BERT, labels alone": ("labels-only/labels-post-ln-first-seed-0",),
-    "ModernBERT": ("wirings/modernbert-seed-?",),
-    "GPT-2": ("wirings/gpt2-seed-?",),
-    "Llama": ("wirings/llama-seed-?",),
+    "ModernBERT": ("wirings/modernbert-seed-*",),
+    "GPT-2": ("wirings/gpt2-seed-*",),
+    "Llama": ("wirings/llama-seed-*",),
     "Llama, labels alone": ("labels-only/labels-llama-seed-0",),
 }
 """The ten encoders and the records of their trainings in `results/`. The first three were pre-trained by
@@ -62,9 +60,17 @@ SHAPLEY = {
     "llama": "Llama",
 }
 """The encoders of `results/shapley/` by the names of its records; MPNet and SmolLM2 have theirs elsewhere."""
-DIGITS = 3  # of differences far below 0.1
-number = partial(rounded, digits=DIGITS)
-COLUMNS = dict(zip(READINGS, product((WORDS, ALL), ("pearson", "spearman")), strict=True))
+REVIEWS = "base/sst2-imdb-seed-0-imdb"
+"""IMDB in MPNet: the 25 longest of 200 reviews, and with `-rest` the others."""
+
+
+def number(value: Interval | float) -> str:
+    """A number with three digits and a minus sign.
+
+    >>> number(-0.0149)
+    '−0.015'
+    """
+    return (value.text(3) if isinstance(value, Interval) else f"{value:.3f}").replace("-", "−")
 
 
 @lru_cache(maxsize=2)
@@ -78,30 +84,32 @@ def found_in(results: str, names_of: Mapping[str, Sequence[str]]) -> Leads:
     found: dict[tuple[str, str], pd.DataFrame] = {}
     for encoder, names in names_of.items():
         for name in names:
-            if name.endswith("-maps"):
-                found[encoder, name] = from_maps(results, name)
-            else:
-                paths = sorted(nearby(results).glob(name))
-                runs = [run for run in map(load_run, paths) if isinstance(run, TextRun)]
-                found |= {(encoder, "/".join([*name.split("/")[:-1], run.name])): leads(run) for run in runs}
+            for training, part in open_record(name, results=results).parts.items():
+                d = leads(part) if isinstance(part, TextRun) else from_maps(training, results)
+                found[encoder, training] = d
     return found
 
 
-def from_maps(results: str, name: str) -> pd.DataFrame:
-    """The same of a record that keeps maps; where positions are rotations, relevance is read at the words."""
-    folder, _, record = name.partition("/")
-    r = r_of(f"{results}/{folder}", record).sel(explainer=list(PAIR))
-    of = {reading: at(r, *how).diff("explainer").values[0] for reading, how in COLUMNS.items()}
-    kept = part(f"{results}/{folder}", record)
-    tokens = pd.Series(kept["tokens"], kept["example"])[r.example.values]
-    return -pd.DataFrame(of, index=pd.MultiIndex.from_arrays([tokens.index, tokens], names=INDEX))
+def from_maps(name: str, results: str) -> pd.DataFrame:
+    """The same of a record of maps; where positions are rotations, relevance is read at the words."""
+    record = open_record(name, results=results)
+    r = record.r.sel(map="raw", removal="attention-mask")
+    d = r.sel(explainer=PAIR[0]) - r.sel(explainer=PAIR[1])
+    tokens = pd.Series(record.arrays["tokens"], record.arrays["example"])[d.text.values]
+    columns = {
+        name: d.sel(
+            site=at.site if at.site in d.site else "word", tokens=at.tokens, statistic=at.statistic
+        ).values
+        for name, at in READINGS.items()
+    }
+    return pd.DataFrame(columns, index=pd.MultiIndex.from_arrays([tokens.index, tokens], names=INDEX))
 
 
 def otherwise(of: Leads, results: str) -> dict[str, pd.DataFrame]:
     """`summary` of the same records with encoders told apart in other ways, and with one training more."""
     apart = {(f"{e}, mean read" if t.startswith("mean-pooling/") else e, t): d for (e, t), d in of.items()}
     together = {(e.removesuffix(", labels alone"), t): d for (e, t), d in of.items()}
-    more = {**of, ("MPNet", f"base/{ON_SENTENCES}"): from_maps(results, f"base/{ON_SENTENCES}")}
+    more = {**of, ("MPNet", "base/sst2-imdb-seed-0-sst2"): from_maps("base/sst2-imdb-seed-0-sst2", results)}
     return {
         "ten encoders, as declared": summary(of),
         "MiniLM that reads the mean counts as an encoder of its own": summary(apart),
@@ -114,31 +122,41 @@ def otherwise(of: Leads, results: str) -> dict[str, pd.DataFrame]:
 def on_reviews(results: str = str(RESULTS)) -> Leads:
     """d of every review of IMDB in the records, as `of_records`."""
     names = {"MiniLM": ("imdb-companion", "imdb-companion-6-seed-1", "trainings/imdb-*")}
-    base = pd.concat([from_maps(results, f"base/{name}") for name in (REVIEWS, OTHERS)])
-    return {**found_in(results, names), ("MPNet", f"base/{REVIEWS}, -rest"): base}
+    base = pd.concat([from_maps(f"{REVIEWS}{end}", results) for end in ("", "-rest")])
+    return {**found_in(results, names), ("MPNet", f"{REVIEWS}, -rest"): base}
 
 
 @lru_cache(maxsize=1)
 def by_shapley(results: str = str(RESULTS)) -> Leads:
-    """The same difference with Shapley values in LOO's place, over the sentences of SST-2 that have them."""
+    """The same difference with Shapley values in LOO's place, at the words of sentences with them."""
     found: dict[tuple[str, str], pd.DataFrame] = {}
-    for path in sorted(nearby(results).glob("shapley/*.npz")):
-        if path.stem in SHAPLEY:
-            words = [(text, ~text["special"]) for text in read(path) if (~text["special"]).sum() > 1]
-            d: dict[str, np.ndarray] = {}
-            for name, f in zip(READINGS, (pearson, spearman), strict=False):
-                first, second = (
-                    np.array([f(text[rule][keep], text["shapley"][keep]) for text, keep in words])
-                    for rule in PAIR
-                )
-                d[name] = first - second
-            found[SHAPLEY[path.stem], path.stem] = pd.DataFrame(d)
+    for name, encoder in SHAPLEY.items():
+        kept = open_record(f"shapley/{name}", results=results).arrays
+        ends = np.cumsum(kept["units"])[:-1]
+        of = [np.split(kept[part], ends) for part in ("special", "shapley", *PAIR)]
+        found[encoder, name] = _by_judge(zip(*of, strict=True))
     for encoder in ("MPNet", "SmolLM2"):
-        for folder, _, record in (name.partition("/") for name in ENCODERS[encoder]):
-            r = r_of(f"{results}/{folder}", record, "shapley").sel(explainer=list(PAIR))
-            d = {name: -at(r, *COLUMNS[name]).diff("explainer").values[0] for name in [*READINGS][:2]}
-            found[encoder, record] = pd.DataFrame(d)
+        (pattern,) = ENCODERS[encoder]
+        for name in open_record(pattern, results=results).parts:
+            kept = open_record(name.replace("maps", "shapley"), results=results).arrays
+            judged = pd.DataFrame({"text": np.repeat(kept["example"], kept["tokens"])})
+            judged = judged.assign(place=judged.groupby("text").cumcount(), shapley=kept["shapley"])
+            tokens = open_record(name, results=results).tokens().merge(judged, on=["text", "place"])
+            of_text = [text for _, text in tokens.groupby("text")]
+            columns = ("special", "shapley", *PAIR)
+            found[encoder, name] = _by_judge([[text[c].to_numpy() for c in columns] for text in of_text])
     return found
+
+
+def _by_judge(texts: Iterable[Sequence[np.ndarray]]) -> pd.DataFrame:
+    """r of the first rule with a judge minus r of the second, of texts as (special, judge, rule, rule)."""
+    words = [[values[~special] for values in rest] for special, *rest in texts if (~special).sum() > 1]
+    return pd.DataFrame(
+        {
+            name: [f(one, judge) - f(other, judge) for judge, one, other in words]
+            for name, f in zip([*READINGS][:2], (pearson, spearman), strict=True)
+        }
+    )
 
 
 def against_length(of: Leads) -> dict[tuple[str, str], pd.DataFrame]:
@@ -156,16 +174,18 @@ def against_interaction(results: str = str(RESULTS)) -> dict[str, tuple[float, i
     """
     found = {}
     for path in sorted(nearby(results).glob("shapley/*.npz")):
-        texts = [text for text in read(path) if "interactions" in text]
-        if path.stem.startswith("imdb") or not texts:
+        kept, exact = np.load(path), json.loads(path.with_suffix(".json").read_text())["config"]["exact"]
+        ends = np.cumsum(kept["units"])[:-1]
+        of = {name: np.split(kept[name], ends) for name in (*PAIR, "loo", "shapley", "special")}
+        words = [~special for special in of["special"]]
+        short = [k for k, keep in enumerate(words) if keep.sum() <= exact]
+        if path.stem.startswith("imdb") or not short:
             continue
-        words = [~text["special"] for text in texts]
-        r = [
-            [pearson(text[name][keep], text["loo"][keep]) for text, keep in zip(texts, words, strict=True)]
-            for name in PAIR
-        ]
-        d, size = np.array(r[0]) - np.array(r[1]), np.array([interaction_size(text) for text in texts])
-        found[path.stem] = spearman(d, size), len(texts)
+        pairs = np.cumsum([n * (n - 1) // 2 for n in kept["units"][short]])[:-1]
+        sizes = [np.abs(of_text).sum() for of_text in np.split(kept["interactions"], pairs)]
+        size = np.array(sizes) / [np.abs(of["shapley"][k]).sum() for k in short]
+        r = [[pearson(of[m][k][words[k]], of["loo"][k][words[k]]) for k in short] for m in PAIR]
+        found[path.stem] = spearman(np.array(r[0]) - np.array(r[1]), size), len(short)
     return found
 
 
@@ -256,7 +276,11 @@ def networks_table(of: Leads) -> Table:
     """The same for each encoder alone, where its trainings agree."""
     leads_of = {"LOO, short reviews": of, "LOO, long reviews": on_reviews(), "Shapley values": by_shapley()}
     rows = [
-        {"judge": judge, "network": encoder, **every({k: d for k, d in all_of.items() if k[0] == encoder})}
+        {"judge": judge, "network": encoder}
+        | {
+            name.replace("all tokens", "every token"): verdict
+            for name, verdict in every({k: d for k, d in all_of.items() if k[0] == encoder}).items()
+        }
         for judge, all_of in leads_of.items()
         for encoder in dict.fromkeys(encoder for encoder, _ in all_of)
     ]

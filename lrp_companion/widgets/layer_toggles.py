@@ -16,7 +16,7 @@ from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.schema import TOKEN_CHOICES, Lattice, counted
 from lrp_companion.show.tokens import token_heatmap
 from lrp_companion.terminal import visible
-from lrp_companion.widgets.base import LEAST, Widget, embed, packed, within
+from lrp_companion.widgets.base import LEAST, Widget, embed, packed
 
 READ_AT = ("word", "word+position")
 ENDS = ("attnlrp", "cp-lrp")

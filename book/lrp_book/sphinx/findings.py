@@ -16,7 +16,6 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from lrp_book import front
-from lrp_book.committed import records
 from lrp_companion.checks import choose
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
@@ -31,7 +30,7 @@ RESULTS = Path(__file__).resolve().parents[3] / "results"
 @cache
 def findings() -> dict[str, str]:
     """The numbers of the small print by their names."""
-    return dict(front.front_numbers(records(RESULTS)))
+    return dict(front.front_numbers(str(RESULTS)))
 
 
 class FindingRole(SphinxRole):

@@ -1,0 +1,223 @@
+"""The records of pre-trained models: makers on tiny models, and what is committed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from lrp_book.records import in_chunks, real
+from tiny_models import TEXTS, build, pre_norm
+
+import lrp_companion as lrp
+from lrp_companion.masks import masks_on_paths
+from lrp_companion.metrics import pearson, spearman
+from lrp_companion.metrics.faithfulness import perturbation_curve
+
+RESULTS = str(Path(__file__).parents[1] / "results")
+LM = f"{RESULTS}/smollm2"
+
+REVIEWS = "sst2-imdb-seed-0-imdb"
+
+
+@pytest.fixture(scope="module")
+def clf():
+    return lrp.load_classifier(*build("mpnet"))
+
+
+@pytest.fixture(scope="module")
+def texts(clf):
+    encoded = clf.encode(list(TEXTS))
+    words = [~text.special for text in encoded]
+    return real.Texts(encoded, [0, 1, 0, 1], words, [3, 1, 2, 0], [True] * len(encoded))
+
+
+# The makers.
+
+
+def test_integrated_gradients_over_several_texts_are_those_of_the_method(clf, texts):
+    made = real.integrated_gradients(clf, texts, steps=5)
+    for text, target, scores in zip(TEXTS, texts.targets, made, strict=True):
+        (record,) = lrp.attribute(clf, text, method="ig", n_steps=5, target=target)
+        assert scores == pytest.approx(record.scores, abs=1e-6)
+
+
+def test_maps_and_curves_are_those_of_the_package(clf, texts):
+    made = real.explained(clf, texts, removals=("attention-mask",), methods=("attnlrp",), curve_chunk=1)
+    maps = np.split(made["attnlrp"], np.cumsum([len(t) for t in texts.encoded])[:-1])
+    for k, text in enumerate(TEXTS):
+        (record,) = lrp.attribute(clf, text, method="attnlrp", target=texts.targets[k])
+        assert maps[k] == pytest.approx(record.scores, abs=1e-6)
+    everything, removable = texts.encoded[1], ~texts.encoded[1].special
+
+    def one_by_one(keep):
+        return np.array([real.kept_logits(clf, [(everything, row)], progress=False)[0, 1] for row in keep])
+
+    for order in ("morf", "lerf"):
+        slow = perturbation_curve(one_by_one, maps[1], order=order, chunk=1, removable=removable).mean_logit
+        assert made[f"{order} attnlrp"][1] == pytest.approx(slow, abs=1e-5)
+
+
+def test_a_contrast_is_the_difference_of_two_logits():
+    lm = lrp.load_classifier(*pre_norm("llama", task="ForCausalLM"))
+    contrasts = real.Contrasts.of(lm, [(5, 7), (3, 9)])
+    (text,) = lm.encode(["a film of rare grace"])
+    one = [(text, np.ones(len(text), dtype=bool))]
+    made, logits = (real.kept_logits(model, one, progress=False)[0].tolist() for model in (contrasts, lm))
+    assert made == pytest.approx([logits[5] - logits[7], logits[3] - logits[9]], abs=1e-5)
+
+
+def test_paths_are_rows_of_all_masks(clf, texts):
+    paths, all_masks = real.paths_of(clf, texts)["r"], real.lattice_of(clf, texts)
+    on_paths = [real_number(mask) for mask in masks_on_paths(clf.card.layers)]
+    kept = all_masks["r word words pearson"][:, on_paths].astype(float)
+    place = real.readings_of(clf).index(("word", "words", "pearson"))
+    assert paths[:, place] == pytest.approx(kept, abs=1e-3, nan_ok=True)
+
+
+def real_number(mask: frozenset[int]) -> int:
+    return sum(1 << (layer - 1) for layer in mask)
+
+
+def test_a_part_goes_on_and_is_compared(clf, texts, tmp_path):
+    def make(some):
+        return real.explained(clf, some, removals=("attention-mask",), methods=("cp-lrp",), curve_chunk=None)
+
+    said: list[str] = []
+    options = {"clf": clf, "config": {"weights": "w"}, "chunk": 1, "say": said.append}
+    whole, begun = tmp_path / "whole.npz", tmp_path / "begun.npz"
+    real.summarise(whole, real.part_of(whole, texts, make, **options))
+    real.part_of(begun, texts.at([1, 2]), make, **options)
+    real.part_of(begun, texts, make, **options)
+    assert said[-3] == "begun.npz: 2 texts are there, 2 to go"
+    assert "4 texts in both, the same weights; largest difference of a map" in real.compared(begun, whole)
+    rows = json.loads(whole.with_suffix(".json").read_text())["r"]
+    assert {row["method"] for row in rows} == {"cp-lrp"}
+    with pytest.raises(SystemExit, match="another configuration"):
+        real.part_of(whole, texts, make, **{**options, "config": {"weights": "v"}})
+
+
+def test_another_record_is_told_apart(clf, texts, tmp_path):
+    for name, scale in (("a", 1.0), ("b", 1.5)):
+        arrays = {"example": np.arange(2), "tokens": np.array([2, 1]), "word": np.ones(3, bool)}
+        arrays["morf x"] = scale * np.ones(2)
+        np.savez(tmp_path / f"{name}.npz", x=scale * np.array([1.0, -2.0, 4.0]), **arrays)
+        (tmp_path / f"{name}.json").write_text(json.dumps({"config": {"weights": name}}))
+    told = real.compared(tmp_path / "b.npz", tmp_path / "a.npz")
+    assert "OTHER weights" in told and "of a map 5.0e-01" in told
+    assert told.endswith("of a curve's mean 5.0e-01")
+
+
+def test_layers_to_touch_come_back(clf, tmp_path):
+    real.touch_layers(clf, TEXTS[:1], tmp_path / "touch.npz")
+    (lattice,), (loo,) = real.touched_layers(tmp_path / "touch.npz")
+    made = lrp.layer_lattice(clf, TEXTS[0])
+    assert lattice.at("word+position").scores == pytest.approx(made.at("word+position").scores, rel=2e-3)
+    assert (lattice.label, loo.tokens) == (made.label, made.tokens)
+
+
+def test_curves_of_single_layers_are_those_of_their_maps(clf, texts):
+    made = real.singles_of(clf, texts.at([1]), chunk=1)
+    (lattice, text) = lrp.layer_lattice(clf, TEXTS[1], target=texts.targets[1]), texts.encoded[1]
+
+    def one_by_one(keep):
+        return np.array([real.kept_logits(clf, [(text, row)], progress=False)[0, 1] for row in keep])
+
+    for layer in range(1, clf.card.layers + 1):
+        ranking = lattice.at("word").scores[real_number(frozenset([layer]))]
+        for order in ("morf", "lerf"):
+            options = {"order": order, "chunk": 1, "removable": ~text.special}
+            slow = perturbation_curve(one_by_one, ranking, **options).mean_logit
+            assert made[f"{order} layer-{layer}"] == pytest.approx([slow], abs=1e-5)
+
+
+def test_paths_take_a_loo_that_is_known(clf, texts):
+    loo = [record.scores for record in lrp.attribute(clf, list(TEXTS), method="loo", target=texts.targets)]
+    made, given = real.paths_of(clf, texts)["r"], real.paths_of(clf, texts, loo=loo)["r"]
+    assert given == pytest.approx(made, abs=2e-4, nan_ok=True)
+    other = real.paths_of(clf, texts, loo=[-scores for scores in loo])["r"]
+    assert other == pytest.approx(-made, abs=2e-4, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "examples"), [("longest", [4, 7, 2]), ("shortest", [2, 7, 4]), ("drawn", [7, 2, 4])]
+)
+def test_a_record_begins_where_it_is_told(tmp_path, first, examples):
+    lengths, out = {7: 20, 2: 10, 4: 30}, tmp_path / "a.npz"
+    options = {"config": {}, "told": lambda done: {}, "chunk": 2, "say": lambda line: None, "first": first}
+    in_chunks(out, lengths, lambda some: {"example": np.array(some)}, **options)
+    assert np.load(out)["example"].tolist() == examples
+
+
+def test_one_example_of_a_record(tmp_path):
+    path = tmp_path / "a.npz"
+    arrays = {"example": np.array([5, 3]), "tokens": np.array([2, 1]), "word": np.ones(3, bool)}
+    np.savez(path, x=np.array([1.0, 2.0, 4.0]), logit=np.array([8.0, 9.0]), seconds=np.ones(1), **arrays)
+    assert {name: values.tolist() for name, values in real.of_example(path, 3).items()} == {
+        "example": [3], "tokens": [1], "word": [True], "x": [4.0], "logit": [9.0],
+    }  # fmt: skip
+    assert real.of_example(path, 4) == {} == real.of_example(tmp_path / "none.npz", 3)
+
+
+@pytest.mark.parametrize(("statistic", "slow"), [("pearson", pearson), ("spearman", spearman)])
+def test_correlations_are_the_package_s(statistic, slow):
+    draw = np.random.default_rng(0)
+    maps, loo = draw.normal(size=(3, 7)).round(1), draw.normal(size=7)
+    maps[1] = 2.0
+    r = real.correlations(maps, loo, statistic)
+    assert np.isnan(r[1]) and r[[0, 2]] == pytest.approx([slow(row, loo) for row in maps[[0, 2]]])
+    assert np.isnan(real.correlations(maps, np.ones(7), statistic)).all()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_code_that_shares_nothing_gives_the_same_maps(clf, seed):
+    place = Path(RESULTS) / "base/recompute.py"
+    again = module_from_spec(spec := spec_from_file_location("recompute", place))
+    spec.loader.exec_module(again)
+    net = again.with_rules(copy.deepcopy(clf.network))
+    methods = ("loo attention-mask", "attnlrp", "cp-lrp", "gradient-x-input", "mask-gradient", "ig")
+    (text,) = clf.encode([TEXTS[seed]])
+    found = again.maps(net, clf.tokenizer, torch.tensor(text.input_ids), seed, methods)
+    for name, scores in found.items():
+        method, _, position = name.partition("+")
+        options = {"removal": "attention-mask"} if method.startswith("loo") else {}
+        (record,) = lrp.attribute(clf, TEXTS[seed], method=method.split()[0], target=seed, **options)
+        wanted = record.scores_at("word+position") if position else record.scores
+        assert scores == pytest.approx(wanted, abs=2e-5 * np.abs(wanted).max()), name
+
+
+def test_what_the_page_on_own_models_prints_is_the_records() -> None:
+    page = (Path(__file__).parents[1] / "book/your_model.md").read_text(encoding="utf-8")
+    (prompt, *_) = json.loads((Path(LM) / "touch.json").read_text(encoding="utf-8"))["prompts"]
+    (loo,) = [row for row in prompt["rows"] if row["method"] == "loo"]
+    shown = [
+        f"{token.strip():10} {score:+.3f} " for token, score in zip(loo["tokens"], loo["scores"], strict=True)
+    ]
+    assert all(line in page for line in shown) and f"logit {loo['logit']:.3f}" in page
+
+
+def test_the_reviews_are_in_one_of_two_parts_by_their_length() -> None:
+    long, short = (dict(np.load(f"{RESULTS}/base/{REVIEWS}{end}.npz")) for end in ("", "-rest"))
+    assert not set(long["example"]) & set(short["example"])
+    assert short["tokens"].max() <= long["tokens"].min() and len(long["tokens"]) == 25
+    drawn = np.random.default_rng(0).permutation(25_000)[:200]
+    assert {*long["example"], *short["example"]} == {*drawn}
+
+
+def test_reviews_as_drawn_are_the_first_and_agree_with_the_other_parts() -> None:
+    base = Path(RESULTS) / "base"
+    maps, paths, singles = (
+        dict(np.load(base / f"{REVIEWS}-{kind}.npz")) for kind in ("maps", "paths", "singles")
+    )
+    drawn = np.random.default_rng(0).permutation(25_000)
+    for kept in (maps, paths, singles):
+        assert kept["example"].tolist() == drawn[: len(kept["example"])].tolist()
+    for k, example in enumerate(maps["example"].tolist()):
+        parts = [real.of_example(base / f"{REVIEWS}{end}.npz", example) for end in ("", "-rest")]
+        (known,) = [one for one in parts if one]
+        for name in ("loo attention-mask", "cp-lrp+position"):
+            assert real.by_text(maps, name)[k].tolist() == known[name].tolist()
