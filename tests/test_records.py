@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lrp_book.records.concentration import concentrations
 from lrp_book.records.embedding_shift import (
     METHODS,
     adversarial_shift,
@@ -178,25 +177,6 @@ def test_each_mask_is_the_mean_of_plain_calls(clf):
             ]
             assert sheet["r"][tokens][number] == pytest.approx(np.nanmean(r), abs=2e-5)
     assert sheet["config"]["texts"] == 4 and sheet["config"]["weights"] == clf.card.fingerprint
-
-
-def test_concentration_is_the_mean_of_squares_of_attention(clf):
-    record = concentrations(clf, DATA, progress=False)
-    rows = record["rows"]
-    assert rows["example"] == DATA.order(None, seed=0)
-    for k, place in enumerate(rows["example"]):
-        (encoded,) = clf.encode([WORDS[place]])
-        ids = torch.tensor([encoded.input_ids])
-        layers = clf.encoder.forward(ids, torch.ones_like(ids)).attentions
-        queries = [row for layer in layers for head in layer[0].tolist() for row in head]
-        squares = [sum(a * a for a in row) for row in queries]
-        special = [
-            sum(a for a, is_special in zip(row, encoded.special, strict=True) if is_special)
-            for row in queries
-        ]
-        assert rows["concentration"][k] == pytest.approx(np.mean(squares), abs=1e-5)
-        assert rows["special"][k] == pytest.approx(np.mean(special), abs=1e-5)
-    assert record["config"]["weights"] == clf.card.fingerprint and record["config"]["texts"] == len(WORDS)
 
 
 TEXT = "a film of rare grace"

@@ -276,7 +276,11 @@ def networks_table(of: Leads) -> Table:
     """The same for each encoder alone, where its trainings agree."""
     leads_of = {"LOO, short reviews": of, "LOO, long reviews": on_reviews(), "Shapley values": by_shapley()}
     rows = [
-        {"judge": judge, "network": encoder, **every({k: d for k, d in all_of.items() if k[0] == encoder})}
+        {"judge": judge, "network": encoder}
+        | {
+            name.replace("all tokens", "every token"): verdict
+            for name, verdict in every({k: d for k, d in all_of.items() if k[0] == encoder}).items()
+        }
         for judge, all_of in leads_of.items()
         for encoder in dict.fromkeys(encoder for encoder, _ in all_of)
     ]

@@ -29,7 +29,7 @@ LEAST = 3  # tokens that r needs, as in `base.js`: two points always lie on a li
 SHARED = {
     "layers": ("layer_toggles",),
     "live_model": ("layer_toggles", "sentence_box"),
-    "pointer": ("layer_paths", "protocol_switchboard"),
+    "pointer": ("protocol_switchboard",),
 }
 """Modules between the base and a widget's own, with the widgets that share each."""
 
