@@ -169,7 +169,9 @@ def check_against_the_methods(
                 assert not step["scores"].any()
                 assert (step["forwards"], step["backwards"], step["exact"]) == (0, 0, [])
                 continue
-            options = {"mask-gradient": {}, "hybrid": {}, "sampled-loo": {"seed": seed}}[method] | {option: p}
+            nodes = default_nodes(p) or (2 if p > 1 else 1)  # with nodes, never LOO in place of groups
+            own = {"mask-gradient": {"nodes": nodes}, "hybrid": {}, "sampled-loo": {"seed": seed}}
+            options = own[method] | {option: p}
             (expected,) = lrp.attribute(
                 clf, text, method=method if p else "mask-gradient", target=target, **(options if p else {})
             )
