@@ -23,6 +23,7 @@ from tiny_models import LONG_TEXTS
 import lrp_companion as lrp
 from lrp_companion import Classifier, InputError
 from lrp_companion.methods import attribute, kept_logits
+from lrp_companion.methods.mask_gradient import default_nodes
 
 
 class TestPaths:
