@@ -22,7 +22,6 @@ WRONG = {  # by the widget's name in an address: what a link may hold that names
     " tokens=constructor way=<b>",
     "HeadStepper": "head: step=9 k=1,2 v=1,2,99 rules=constructor q=<b>",
     "LayerFlow": "flow: text=2 step=99 step=-1 step=0.5 text=<b> without=2 cut=2",
-    "LayerPaths": "paths: run=<b> protocol= path=sideways layer=0 layer=13 layer=1.5",
     "LayerToggles": "layers: bypassed=9 bypassed=1,1 bypassed=<img%20onerror=alert(1)> sentence=7 sentence=x"
     " site=nowhere amounts=2,2,2 amounts=0.5 mode= tokens=%00 unknown=1 text=mine other=x compare=1 target=0"
     " removed=99",
@@ -45,7 +44,6 @@ KEPT: dict[str, dict[str, Any]] = {  # another state than the start, as a reader
     "FrontierPlayer": {"text": 1, "way": "random", "tokens": "all", "step": 3},
     "HeadStepper": {"q": -1.5, "k": [0, 1, 2], "v": [1, -2, 3], "rules": "cp-lrp", "step": 2},
     "LayerFlow": {"text": 1, "without": True, "cut": True, "step": 2},
-    "LayerPaths": {"path": "front-to-back", "layer": 2},
     "LayerToggles": {"sentence": 1, "site": "word+position", "bypassed": [1]},
     "OutlierScene": {"without": True, "ranked": True},
     "PerturbationPlayer": {"text": 1, "left": "attnlrp", "right": "loo", "order": "lerf", "step": 3},

@@ -32,22 +32,6 @@ def board() -> dict[str, Any]:
     return {**named, "axes": axes, "runs": [{**run, **arrays}], "start": start, "presets": []}
 
 
-def paths() -> dict[str, Any]:
-    """One run of two layers, as `depth_paths` makes them."""
-    cell = {"mean": [0.1, 0.2], "low": [0.0, 0.1], "high": [0.2, 0.3]}
-    keys = ("front-to-back", "back-to-front", "single")
-    ends = dict.fromkeys(keys, {"mean": 0.1, "low": 0.0, "high": 0.2, "side": "across"})
-    run = {"key": "one", "label": "run one", "n": 9, "layers": 2, "paper": None, "paper ends": {}}
-    run["cells"], run["ends"] = {"positions": dict.fromkeys(keys, cell)}, {"positions": ends}
-    run["levels"] = {"positions": [0.1, 0.2]}
-    return {
-        "runs": [run],
-        "levels": ["AttnLRP", "CP-LRP"],
-        "protocols": [{"key": "positions", "label": "words + positions"}],
-        "paths": [{"key": key, "label": key} for key in keys],
-    }
-
-
 def widget_arguments(clf: Any, *further: str) -> dict[str, dict[str, Any]]:
     """Good arguments of every widget, by its name; with further texts where one takes several."""
     texts, methods = ["a film", *further], ("loo", "attnlrp")
@@ -71,7 +55,6 @@ def widget_arguments(clf: Any, *further: str) -> dict[str, dict[str, Any]]:
         "FrontierPlayer": {"texts": anytime_maps(clf, texts)},
         "SharesSimplex": {"digits": share_digits(net, images, [1, 2])},
         "ProtocolSwitchboard": {"data": {"boards": [board()]}},
-        "LayerPaths": {"data": paths(), "run": "one"},
         "HeadStepper": {"q": 1.0, "k": [1, 1, 2], "v": [2, -6, 8]},
         "ProductTree": {"values": [2, 3, 4], "grouping": "(x1 x2) x3"},
         "SoftmaxLab": {"logits": [1, 0, 0], "values": [2, 1, -1]},

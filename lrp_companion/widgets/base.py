@@ -28,7 +28,7 @@ MARK = "data-companion-widget"
 SHARED = {
     "layers": ("layer_toggles",),
     "live_model": ("layer_toggles", "sentence_box"),
-    "pointer": ("layer_paths", "protocol_switchboard"),
+    "pointer": ("protocol_switchboard",),
 }
 """Modules between the base and a widget's own, with the widgets that share each."""
 
