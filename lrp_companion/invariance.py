@@ -18,7 +18,6 @@ import numpy as np
 import torch
 
 from lrp_companion.attribution import SITES, Attribution
-from lrp_companion.checks import InputError, choose, shown, whole
 from lrp_companion.families.symmetries import SYMMETRIES, DoesNotFit, Draw
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, method_call, options_of
@@ -106,7 +105,8 @@ def symmetries(
 
     Raises
     ------
-    InputError : texts that cannot be explained; unknown methods, options or symmetries.
+    InputError : texts that cannot be explained; unknown methods or options.
+    KeyError : an unknown symmetry.
     ModelError : something else than a `Classifier`.
 
     >>> import lrp_companion as lrp
@@ -118,13 +118,8 @@ def symmetries(
     from positions to words  moves AttnLRP, word ...
     """
     check_classifier("symmetries", clf)
-    whole("symmetries", "seed", seed, least=0, hint="try seed=0")
-    wanted = _names("names", SYMMETRIES if names is None else names)
-    for name in wanted:
-        choose("symmetries", "name", name, tuple(SYMMETRIES))
-    calls = [
-        method_call(name) for name in _names("methods", default_methods(clf) if methods is None else methods)
-    ]
+    wanted = SYMMETRIES if names is None else names
+    calls = [method_call(name) for name in (default_methods(clf) if methods is None else methods)]
     here = exact_copy(clf)
     maps = maps_by(here, texts, calls)
     moves, logits, left_out = {}, {}, {}
@@ -147,16 +142,6 @@ def symmetries(
             left_out[name] = f"a logit moves by {logits.pop(name):.1g}"
             del moves[name]
     return Symmetries(clf.card.name, len(here.encode(texts)), moves, logits, left_out)
-
-
-def _names(option: str, given: Any) -> list[str]:
-    """Some names, each once."""
-    listed = isinstance(given, (list, tuple, dict)) and all(isinstance(name, str) for name in given)
-    names = list(dict.fromkeys(given)) if listed else []
-    if not names:
-        expected, hint = "a list of names, at least one", "leave it out for all"
-        raise InputError("symmetries", got=f"{option} {shown(given)}", expected=expected, hint=hint)
-    return names
 
 
 def default_methods(clf: Classifier) -> list[str]:

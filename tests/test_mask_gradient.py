@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,20 @@ from tiny_models import TEXTS
 
 import lrp_companion as lrp
 from lrp_companion import Classifier, LinearAttention
-from lrp_companion.methods.mask_gradient import group_of, integrate, plan, quadrature, quadrature_rows
+from lrp_companion.methods.mask_gradient import (
+    LOW,
+    default_nodes,
+    group_of,
+    integrate,
+    plan,
+    quadrature,
+    quadrature_rows,
+)
+from lrp_companion.metrics import bootstrap_mean
+from lrp_companion.schema import TOKEN_CHOICES
 from lrp_companion.tape import attention
+
+RESULTS = Path(__file__).resolve().parent.parent / "results"
 
 
 def soft_logits(clf: Classifier, text: str, w: np.ndarray) -> np.ndarray:
@@ -244,3 +258,19 @@ def test_groups_keep_neighbours_apart_or_are_drawn() -> None:
     drawn = group_of(7, 3, seed=1)
     assert sorted(drawn) == sorted(group_of(7, 3)) and np.array_equal(drawn, group_of(7, 3, seed=1))
     assert not np.array_equal(drawn, group_of(7, 3))
+
+
+@pytest.mark.parametrize("groups", [2, 4, 8, "all"])
+def test_the_low_nodes_are_those_that_were_better_on_training_sentences(groups: int | str) -> None:
+    """By r with LOO, on both models and by both ways to count tokens: for many groups, not for few."""
+    ends = []
+    for path in (RESULTS / "remedy-options").glob("*.json"):
+        record = json.loads(path.read_text())
+        assert record["config"]["data"] == "sst2/train from folder"
+        r = {row["name"]: row["r"] for row in record["rows"]}
+        for tokens in TOKEN_CHOICES:
+            low, radau = (
+                np.array(r[f"mask-gradient:groups={groups}:nodes={n}"][tokens], float) for n in ("0.2+1", "2")
+            )
+            ends.append(bootstrap_mean(low - radau).low)
+    assert len(ends) == 4 and (min(ends) > 0) == (default_nodes(groups) == LOW)

@@ -1,30 +1,26 @@
-"""Methods named with their options, what a run of them keeps, the frontier: against slow recomputation."""
+"""Methods named with their options, what a run of them keeps: against slow recomputation."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
-import xarray as xr
-from lrp_book.ch07_remedy import difference_table, dominated, frontier, of_each, perturbation_table, speedup
 from tiny_models import TEXTS, reviews
 
 from lrp_companion.attribution import SITES, Attribution, scores_at
 from lrp_companion.checks import InputError
 from lrp_companion.lab.base_run import DEFAULT_METHODS, TOP
 from lrp_companion.lab.execute import execute
-from lrp_companion.lab.labelled import mean
+from lrp_companion.lab.labelled import mean, r_with_loo
 from lrp_companion.lab.load import TextRun, load_run
 from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.lab.review_options import FIXED
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, method_call
-from lrp_companion.metrics import bootstrap_mean, pearson, spearman
+from lrp_companion.metrics import pearson, spearman
 from lrp_companion.schema import TOKEN_CHOICES, Protocol
 
 WORDS = (*TEXTS, "the warm film", "no , never", "a dull plot and a slow actor")
@@ -72,7 +68,7 @@ def run(clf: Classifier, out: Path, **options: Any) -> TextRun:
 
 @pytest.fixture(scope="module")
 def whole(clf: Classifier, tmp_path_factory: pytest.TempPathFactory) -> TextRun:
-    return run(clf, tmp_path_factory.mktemp("frontier"), methods=list(CALLS))
+    return run(clf, tmp_path_factory.mktemp("whole"), methods=list(CALLS))
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +77,6 @@ def records(clf: Classifier) -> dict[str, list[Attribution]]:
         name: attribute(clf, list(WORDS), method=method, **options)
         for name, (method, options) in CALLS.items()
     }
-
-
-@pytest.fixture(scope="module")
-def data(whole: TextRun) -> xr.Dataset:
-    return frontier(whole)
 
 
 class TestNames:
@@ -222,8 +213,6 @@ class TestColumns:
                 InputError, match="of 'attnlrp' in .*; expected a method of a run that names methods beyond"
             ):
                 call("attnlrp")
-        with pytest.raises(InputError, match="passes of 'loo'"):
-            frontier(plain)
 
     @pytest.mark.parametrize(
         ("call", "words"),
@@ -239,74 +228,21 @@ class TestColumns:
             call(whole)
 
 
-class TestFrontier:
-    def test_every_interval_is_that_of_its_column(self, whole, data):
-        assert sorted(data.explainer.values) == sorted(CALLS) and data.sizes["example"] == len(WORDS)
-        r, error, top = mean(data.r), mean(data.error), mean(data.top3)
-        curves, seconds = mean(data.logit), of_each(data.seconds.mean("example"))
-        for name in CALLS:
-            for statistic, tokens in itertools.product(("pearson", "spearman"), TOKEN_CHOICES):
-                at = {"tokens": tokens, "statistic": statistic}
-                assert r.sel(at | {"explainer": name}).item() == same(whole.agreement(name, Protocol(**at)))
-            for tokens in TOKEN_CHOICES:
-                at = {"explainer": name, "tokens": tokens}
-                assert error.sel(at).item() == same(bootstrap_mean(whole.error(name, tokens=tokens)))
-                assert top.sel(at).item() == same(bootstrap_mean(whole.overlap(name, k=3, tokens=tokens)))
-            for curve in ("morf", "lerf", "delta"):
-                wanted = bootstrap_mean(whole.column(name, curve))
-                assert curves.sel(explainer=name, curve=curve).item() == same(wanted)
-            one = data.sel(explainer=name)
-            assert (one.forwards, one.backwards) == tuple(whole.passes(name).mean(0))
-            assert one.cost == one.forwards + one.backwards
-            assert seconds[name] == pytest.approx(whole.column(name, "seconds").mean())
-            loo = whole.column("loo", "seconds").mean()
-            assert speedup(data)[name] == pytest.approx(loo / seconds[name])
-        assert (np.diff(data.cost) >= 0).all()
-        cheapest = r.isel(explainer=0).sel(tokens="no-special", statistic="pearson").item()
-        assert cheapest.undefined == 1  # the text of one word
+class TestMeans:
+    def test_every_interval_is_that_of_its_column(self, whole):
+        r = r_with_loo(whole, None, site="word", map="raw", removal="attention-mask", target="logit")
+        means = mean(r)
+        for name, statistic, tokens in itertools.product(CALLS, ("pearson", "spearman"), TOKEN_CHOICES):
+            at = {"tokens": tokens, "statistic": statistic}
+            found = means.sel(at | {"explainer": name}).item()
+            assert found == same(whole.agreement(name, Protocol(**at)))
+        assert found.undefined == 0
+        at = {"explainer": "attnlrp", "tokens": "no-special", "statistic": "pearson"}
+        assert means.sel(at).item().undefined == 1  # the text of one word
 
-    def test_speedup_is_over_the_texts_whose_loo_was_timed(self, whole):
-        table = whole.tables["methods"]
-        loo, jobs = np.array(table["method"].to_pylist()) == "loo", table["job"].to_numpy()
-        few = np.isin(jobs, np.unique(jobs)[:2])
-        for timed, known in ((few, 2), (np.zeros_like(few), 0)):
-            seconds = np.where(loo, np.where(timed, 8.0, np.nan), np.where(few, 2.0, 1.0))
-            k = table.column_names.index("seconds")
-            methods = table.set_column(k, "seconds", pa.array(seconds, pa.float32()))
-            drawn = replace(whole, tables={**whole.tables, "methods": methods})
-            wanted = {name: (1.0 if name == "loo" else 4.0) if known else None for name in CALLS}
-            assert speedup(frontier(drawn)) == wanted
-
-    def test_dominated_by_what_costs_no_more_and_leads_by_the_whole_interval(self, whole, data):
-        beaten, cost = dominated(data), of_each(data.cost)
-        for name, tokens in itertools.product(CALLS, TOKEN_CHOICES):
-            at = Protocol(tokens=tokens)
-            cheap = [rival for rival in cost if cost[rival] <= cost[name]]
-            rivals = {rival for rival in cheap if whole.difference(rival, name, at).low > 0}
-            by = beaten.sel(explainer=name, tokens=tokens)
-            assert set(by.rival.values[by.values]) == rivals, (name, tokens)
-        by_words = beaten.sel(tokens="no-special").any("rival")
-        assert by_words.any() and not by_words.all()
-
-    def test_without_references(self, clf, tmp_path):
-        few = run(clf, tmp_path, methods=["mask-gradient", "sampled-loo:budget=1"], limit=3)
-        data = frontier(few)
-        constant = mean(data.r.sel(explainer="sampled-loo:budget=1", tokens="all", statistic="pearson"))
-        assert constant.n == 0  # a constant map has no r
-        assert not dominated(data).any() and set(speedup(data).values()) == {None}
-        assert difference_table(data, title="t").header == ("method",)
-        assert perturbation_table(data, title="t").header[1:] == ("MoRF", "LeRF", "LeRF − MoRF")
-
-    def test_equal_cost_and_equal_r_dominate_nobody(self, whole):
-        table = whole.tables["methods"]
-        keep = pa.array([name == "attnlrp" for name in table["method"].to_pylist()])
-        twin = table.filter(keep).set_column(
-            table.column_names.index("method"), "method", pa.array(["twin"] * len(WORDS))
-        )
-        both = pa.concat_tables([table.filter(keep), twin])
-        manifest = {**whole.manifest, "config": {**whole.manifest["config"], "methods": ["attnlrp", "twin"]}}
-        data = frontier(replace(whole, manifest=manifest, tables={**whole.tables, "methods": both}))
-        assert not dominated(data).any()
+    def test_a_constant_map_has_no_r(self, clf, tmp_path):
+        few = run(clf, tmp_path, methods=["sampled-loo:budget=1"], limit=3)
+        assert mean(r_with_loo(few, None, **vars(Protocol(tokens="all")))).item().n == 0
 
 
 def same(interval: Any) -> Any:

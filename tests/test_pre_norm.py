@@ -390,8 +390,8 @@ def test_other_modules_are_refused_in_one_line() -> None:
 
 
 def test_experiments_on_berts_order_refuse_other_orders() -> None:
-    from lrp_book.ch04_softmax import head_steps
     from lrp_book.records.embedding_shift import natural_shifts
+    from lrp_book.records.mask_gradient_error import head_steps
 
     clf = load_classifier(*tiny("llama"))
     for work in (lambda: head_steps(clf, TEXT), lambda: natural_shifts(clf)):

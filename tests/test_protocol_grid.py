@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import xarray as xr
-from lrp_book import ch06_protocol
 from plain_rows import counted, plain_loo
 from test_report import level, mnist_run, text_run
 
@@ -23,7 +22,7 @@ from lrp_companion.lab.paper import protocol_grid, specification
 from lrp_companion.lab.paper.protocol_grid import PROTOCOL_AXES, grid
 from lrp_companion.metrics import Interval, agreement, bootstrap_mean
 from lrp_companion.metrics.statistics import resampled, side_of_zero
-from lrp_companion.schema import AXIS_OPTIONS, PROTOCOLS, SITES, STATISTICS, TOKEN_CHOICES, Protocol
+from lrp_companion.schema import PROTOCOLS, SITES, STATISTICS, TOKEN_CHOICES, Protocol
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "results" / "sst2-companion"
@@ -193,22 +192,6 @@ def test_the_curve_is_sorted_and_counted(turned):
     ] == ["above", "below", "across", "across"]
 
 
-def test_main_effects_are_means_over_cells(turned):
-    run_grid = grid(turned)
-    rows = {(row["choice"], row["option"]): row for row in ch06_protocol.choice_effects(run_grid)}
-    assert {row["cells"] for (name, _), row in rows.items() if name == "site"} == {144}
-    by_site = run_grid.effects.reshape(3, -1).mean(1)
-    assert [rows["site", site]["mean"].mean for site in AXIS_OPTIONS["site"]] == pytest.approx(by_site)
-    assert rows["site", "word"]["moves by"].mean == pytest.approx(by_site[0] - run_grid.effects.mean())
-    for name, options in run_grid.axes.items():
-        assert sum(rows[name, option]["moves by"].mean for option in options) == pytest.approx(0, abs=1e-12)
-    assert (
-        rows["tokens", "all"]["mean"].low
-        <= rows["tokens", "all"]["mean"].mean
-        <= rows["tokens", "all"]["mean"].high
-    )
-
-
 def test_undefined_maps_are_counted(tmp_path):
     r = {"attnlrp": level(0.5, 0.25, float("nan")), "cp-lrp": level(0.75, 0.5, 0.25)}
     run_grid = grid(text(tmp_path / "holes", r, n=3))
@@ -220,8 +203,6 @@ def test_undefined_maps_are_counted(tmp_path):
     whole = grid(alone)
     assert side_of_zero(whole.cell()["difference"]) == "undefined"
     assert protocol_grid.counts(whole)["undefined"] == 432
-    with pytest.raises(InputError, match="every cell defined"):
-        ch06_protocol.anova(whole)
 
 
 def test_presets_that_there_are_not(tmp_path):
@@ -292,8 +273,8 @@ def test_the_curve_of_the_record_and_the_choices_that_hold_it():
     assert [round(row[name] / 432, 2) for name in ("above", "across", "below")] == [0.23, 0.14, 0.62]
     assert row["median"] == pytest.approx(np.median(cells.effects)) == pytest.approx(-0.023, abs=5e-4)
     assert row["p"] < 0.002 and row["p of the count"] < 0.002 and 40 < row["by chance"] < 130 < row["below"]
-    assert ch06_protocol.held_by(d) == pytest.approx(0.81, abs=0.005)
-    assert [round(ch06_protocol.held_by(d, [name]), 3) for name in ("target", "statistic")] == [0.0, 0.005]
+    assert specification.held_by(d) == pytest.approx(0.81, abs=0.005)
+    assert [round(specification.held_by(d, [name]), 3) for name in ("target", "statistic")] == [0.0, 0.005]
     drawn = specification.cells_to_draw(d)
     assert drawn.shape == (3, 2, 2)
     by_hand = cells.effects.mean((3, 4, 5))

@@ -19,17 +19,11 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from lrp_book import primary
-from lrp_book.ch06_causes import by_first_sign, interventions, site_change
-from lrp_book.ch06_protocol import matched_share, stated_cells
-from lrp_book.layers import standing
-from lrp_book.paired import compare_paired
 from lrp_book.primary import against_length, of_records
 from plain_rows import counted, plain_loo, plain_r
 
-from lrp_companion.attribution import SITES
 from lrp_companion.lab.load import TextRun, load_run
 from lrp_companion.lab.paper.primary import ahead, by_training, summary
-from lrp_companion.lab.paper.protocol_grid import grid
 from lrp_companion.metrics.statistics import side_of_zero
 from lrp_companion.schema import Protocol
 
@@ -98,109 +92,6 @@ def every_comparison() -> list[tuple]:
 CHOSEN = random.Random(20).sample(every_comparison(), 120)
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_paired_comparisons(name):
-    for which, site, tokens, map, measure in CHOSEN:
-        if which != name:
-            continue
-        protocol = Protocol(site=SITES[site], tokens=TOKENS[tokens], map=map)
-        made = compare_paired(run(name).r("cp-lrp", protocol), run(name).r("attnlrp", protocol))
-        differences = defined(paired(name, site, tokens, map))
-        if measure == "mean":
-            plain = sum(differences) / len(differences)
-        elif measure == "median":
-            ordered, half = sorted(differences), len(differences) // 2
-            plain = ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
-        elif measure == "wins":
-            plain = sum((d > 0) + (d == 0) / 2 for d in differences) / len(differences)
-        else:
-            a, b = (stored_r(name, method, site, tokens, map) for method in ("cp-lrp", "attnlrp"))
-            z = [
-                math.atanh(max(-0.999, min(0.999, x))) - math.atanh(max(-0.999, min(0.999, y)))
-                for x, y in zip(a, b, strict=True)
-                if not math.isnan(x + y)
-            ]
-            plain = sum(z) / len(z)
-        assert getattr(made, measure).mean == pytest.approx(plain, abs=2e-6), (site, tokens, map, measure)
-        assert made.n == len(differences)
-
-
-@pytest.mark.parametrize("name", RUNS)
-def test_the_split_by_the_sign_at_cls(name):
-    made = by_first_sign(run(name))
-    differences = paired(name, 1, 1, "raw")
-    first = [plain_loo(row, RUNS[name])[0] for row in rows(name, "examples")]
-    assert made["share"].mean == pytest.approx(sum(x > 0 for x in first) / len(first))
-    for side, keep in (("below", lambda x: x < 0), ("above", lambda x: x > 0)):
-        kept = defined([d for d, x in zip(differences, first, strict=True) if keep(x)])
-        assert made[side].mean == pytest.approx(sum(kept) / len(kept), abs=2e-6)
-        assert made[side].n == len(kept)
-    for method in ("attnlrp", "cp-lrp"):
-        steps = zip(stored_r(name, method, 1, 1), stored_r(name, method, 0, 1), strict=True)
-        change = defined([a - b for a, b in steps])
-        assert site_change(run(name), method).mean == pytest.approx(sum(change) / len(change), abs=2e-6)
-
-
-@pytest.mark.parametrize("name", list(RUNS)[:4])
-def test_the_six_cells_that_the_paper_states(name):
-    cells = stated_cells(grid(run(name)))
-    assert [(cell["site"], cell["tokens"]) for cell in cells] == [(s, t) for s in SITES for t in TOKENS]
-    for cell in cells:
-        differences = defined(
-            paired(name, SITES.index(cell["site"]), TOKENS.index(cell["tokens"]), "sum-to-one")
-        )
-        assert cell["difference"].mean == pytest.approx(sum(differences) / len(differences), abs=2e-6)
-        value = cell["difference"]
-        side = "CP-LRP" if value.low > 0 else "AttnLRP" if value.high < 0 else "open"
-        assert cell["nearer"] == side
-
-
-def test_counts_of_the_six_cells_are_those_that_the_chapter_says():
-    told = {}
-    for name in list(RUNS)[:4]:
-        nearer = [cell["nearer"] for cell in stated_cells(grid(run(name)))]
-        told[name] = tuple(nearer.count(side) for side in ("CP-LRP", "open", "AttnLRP"))
-    assert told == {
-        "sst2-companion": (2, 0, 4),
-        "sst2-companion-6": (2, 0, 4),
-        "imdb-companion": (0, 4, 2),
-        "imdb-companion-6-seed-1": (0, 0, 6),
-    }
-
-
-@pytest.mark.parametrize("name", ["sst2-companion", "sst2-companion-6"])
-def test_places_among_all_masks(name):
-    for site, tokens in (("word", "no-special"), ("word+position", "all")):
-        means = {
-            row["mask"]: row["mean"]
-            for row in pq.read_table(RESULTS / name / "lattice_means.parquet").to_pylist()
-            if (row["part"], row["site"], row["tokens"]) == ("all", site, tokens)
-        }
-        made = standing(run(name), site=site, tokens=tokens)
-        for method, mask in (("attnlrp", 0), ("cp-lrp", len(means) - 1)):
-            assert made[method] == 1 + sum(value > means[mask] for value in means.values())
-        layers = run(name).layers
-        later = 0.0
-        for layer in range(layers // 2, layers):
-            for mask, value in means.items():
-                if not mask >> layer & 1:
-                    size = bin(mask).count("1")
-                    weight = math.factorial(size) * math.factorial(layers - size - 1) / math.factorial(layers)
-                    later += weight * (means[mask | 1 << layer] - value)
-        assert made["later"] == pytest.approx(later / (means[len(means) - 1] - means[0]), abs=1e-4)
-
-
-@pytest.mark.parametrize(("name", "share"), [("sst2-companion", 0.006), ("imdb-companion", 0.380)])
-def test_the_share_of_two_removals(name, share):
-    made = matched_share(grid(run(name)), "removal", ("attention-mask", "mask-token"))
-    effects = grid(run(name)).effects[:, :, :, :2]
-    by_removal = [float(effects[:, :, :, k].mean()) for k in range(2)]
-    mean = sum(by_removal) / 2
-    between = sum((value - mean) ** 2 for value in by_removal) / 2
-    assert made == pytest.approx(between / float(((effects - effects.mean()) ** 2).mean()))
-    assert made == pytest.approx(share, abs=6e-4)
-
-
 MAPS = sorted(path.name for path in (RESULTS / "maps").glob("*") if path.is_dir())
 
 
@@ -229,33 +120,6 @@ def test_methods_against_every_removal(name):
                     values.append(plain_r([scores[k] for k in kept], [loo[k] for k in kept]))
             made = here.agreement(method, Protocol(tokens=TOKENS[tokens], removal=removal))
             assert made.mean == pytest.approx(sum(values) / len(values), abs=5e-6)
-
-
-@pytest.mark.parametrize("name", MAPS)
-def test_interventions_at_cls_and_sep(name):
-    here, folder = load_run(RESULTS / "maps" / name), RESULTS / "maps" / name
-    removals = len(json.loads((folder / "manifest.json").read_text())["config"]["removals"])
-    examples = {row["job"]: row for row in pq.read_table(folder / "examples.parquet").to_pylist()}
-    made = interventions(here)
-    table = pq.read_table(folder / "methods.parquet").to_pylist()
-    for label, gone in (
-        ("words + positions", ()),
-        ("without [CLS]'s position", (0,)),
-        ("without both", (0, -1)),
-    ):
-        for method in ("attnlrp", "cp-lrp"):
-            values = []
-            for row in table:
-                if row["method"] != method:
-                    continue
-                example = examples[row["job"]]
-                n = example["tokens"]
-                word, position = row["map"][:n], row["map"][n : 2 * n]
-                for k in gone:
-                    position[k] = 0.0
-                loo = plain_loo(example, removals)
-                values.append(plain_r([a + b for a, b in zip(word, position, strict=True)], loo))
-            assert made[label][method].mean() == pytest.approx(sum(values) / len(values), abs=1e-5)
 
 
 # -- the primary analysis, from the files alone --------------------------------------------------------------

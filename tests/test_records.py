@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lrp_book.ch04_softmax import head_steps
-from lrp_book.records.concentration import concentrations
 from lrp_book.records.embedding_shift import (
     METHODS,
     adversarial_shift,
@@ -28,6 +26,7 @@ from lrp_book.records.mask_gradient_error import (
     error_parts,
     error_record,
     error_stages,
+    head_steps,
     slopes_at_zero,
 )
 from lrp_book.records.tune_options import LEAST, Option, compare_masks, compare_options
@@ -180,25 +179,6 @@ def test_each_mask_is_the_mean_of_plain_calls(clf):
     assert sheet["config"]["texts"] == 4 and sheet["config"]["weights"] == clf.card.fingerprint
 
 
-def test_concentration_is_the_mean_of_squares_of_attention(clf):
-    record = concentrations(clf, DATA, progress=False)
-    rows = record["rows"]
-    assert rows["example"] == DATA.order(None, seed=0)
-    for k, place in enumerate(rows["example"]):
-        (encoded,) = clf.encode([WORDS[place]])
-        ids = torch.tensor([encoded.input_ids])
-        layers = clf.encoder.forward(ids, torch.ones_like(ids)).attentions
-        queries = [row for layer in layers for head in layer[0].tolist() for row in head]
-        squares = [sum(a * a for a in row) for row in queries]
-        special = [
-            sum(a for a, is_special in zip(row, encoded.special, strict=True) if is_special)
-            for row in queries
-        ]
-        assert rows["concentration"][k] == pytest.approx(np.mean(squares), abs=1e-5)
-        assert rows["special"][k] == pytest.approx(np.mean(special), abs=1e-5)
-    assert record["config"]["weights"] == clf.card.fingerprint and record["config"]["texts"] == len(WORDS)
-
-
 TEXT = "a film of rare grace"
 
 
@@ -261,6 +241,65 @@ def plain_layer(layer, heads, x):
     read = (attention @ value).transpose(1, 2).reshape(batch, tokens, width)
     x = layer.attention_norm(x + layer.attention_out(read))
     return layer.output_norm(x + layer.down(layer.activation(layer.up(x)))), extra
+
+
+def slow_steps(clf, text: str):
+    """Per (layer, head, query): logits, value vectors and the gradient at the read-out, from the
+    `transformers` model's own modules: each layer's attention output projection has the merged read-outs as
+    its input, and autograd leaves the gradient there.
+    """
+    (encoded,) = clf.encode(text)
+    ids = torch.tensor([encoded.input_ids])
+    layers = clf.network.bert.encoder.layer
+    inputs, reads = [], []
+    hooks = [
+        layer.register_forward_pre_hook(lambda _, args: inputs.append(args[0].detach()[0]))
+        for layer in layers
+    ]
+
+    def keep(_, args):
+        leaf = args[0].detach().requires_grad_(True) if not reads else args[0]
+        if reads:
+            leaf.retain_grad()
+        reads.append(leaf)
+        return (leaf,)
+
+    hooks += [layer.attention.output.dense.register_forward_pre_hook(keep) for layer in layers]
+    try:
+        with torch.enable_grad():
+            logits = clf.network(input_ids=ids, attention_mask=torch.ones_like(ids)).logits[0]
+            logits.max().backward()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    heads = clf.card.heads
+    width = clf.card.hidden // heads
+    for number, (layer, x, read) in enumerate(zip(layers, inputs, reads, strict=True), start=1):
+        attention = layer.attention.self
+        q, k, v = (part(x).detach() for part in (attention.query, attention.key, attention.value))
+        for head in range(heads):
+            cut = slice(head * width, (head + 1) * width)
+            for j in range(len(encoded)):
+                z = torch.stack([q[j, cut] @ k[i, cut] / width**0.5 for i in range(len(encoded))])
+                yield number, head + 1, j, z, v[:, cut], read.grad[0, j, cut]
+
+
+def test_steps_equal_a_slow_loop_with_vectors(clf):
+    steps = head_steps(clf, TEXT)
+    seen = 0
+    for layer, head, j, z, v, g in slow_steps(clf, TEXT):
+        step = SoftmaxStep(steps[layer - 1].logits[head - 1, j], steps[layer - 1].values[head - 1, j])
+        assert np.allclose(step.logits, z, atol=1e-10)
+        read = z.softmax(-1) @ v
+        for i in range(len(z)):
+            masked = z.clone()
+            masked[i] = -torch.inf
+            assert step.loo()[i] == pytest.approx(
+                float((read - masked.softmax(-1) @ v) @ g), abs=1e-12, rel=1e-8
+            )
+            assert step.cp_lrp()[i] == pytest.approx(float(z.softmax(-1)[i] * v[i] @ g), abs=1e-12, rel=1e-8)
+        seen += 1
+    assert seen == clf.card.layers * clf.card.heads * len(clf.encode(TEXT)[0])
 
 
 def test_s1_is_the_loo_of_every_softmax(stages):

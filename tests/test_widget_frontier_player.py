@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from browsing import put, state_of
-from lrp_book.ch07_errors import anytime_maps
 
 from lrp_companion import FrontierPlayer
+from lrp_companion.lab.anytime import anytime_maps
 from lrp_companion.show.palette import hexes
 from lrp_companion.widgets.base import STATIC, minified
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from browsing import put, state_of, stroke
-from lrp_book.ch02_digits import first_of_each_class
 
 from lrp_companion.checks import InputError
 from lrp_companion.lab.digit_invariance import share_digits
@@ -352,9 +351,6 @@ class TestPython:
         assert SharesSimplex(digits).scores([0.2, 0.3, 0.5], digit=3) == pytest.approx(
             relevance(net, digits[3], [0.2, 0.3, 0.5], 3)
         )
-
-    def test_the_choice_of_digits_looks_at_labels_only(self) -> None:
-        assert first_of_each_class(np.array([3, 3, 1, 0, 1])) == [3, 2, 0]
 
     @pytest.mark.parametrize("labels", [[1], [[1] * COUNT], [0.5] * COUNT])
     def test_labels_that_do_not_fit_are_refused(self, labels: Any, net: LinearAttention) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from lrp_book.ch07_errors import anytime_maps
 
 import lrp_companion as lrp
+from lrp_companion.lab.anytime import anytime_maps
 from lrp_companion.lab.digit_invariance import share_digits
 from lrp_companion.lab.perturbation_paths import perturbation_paths
 from lrp_companion.widgets import base

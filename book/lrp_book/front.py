@@ -1,29 +1,33 @@
-"""The front page: the scene with one token, picked sentences, and the numbers of its answer."""
+"""Page one: its scene, picked sentences, the numbers of the small print, and the picture of README.md.
+
+`python -m lrp_book.front book/page_one.svg` draws the picture anew.
+"""
 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from lrp_book.ch06_outlier import RULES, STATISTIC, lead, with_and_without
-from lrp_book.committed import Records
-from lrp_book.say import DIGITS, number
-from lrp_companion.attribution import Attribution
-from lrp_companion.lab.labelled import mean
-from lrp_companion.lab.load import TextRun
-from lrp_companion.lab.record import open_record
+from lrp_companion.attribution import SITES, Attribution
+from lrp_companion.lab.paper.primary import MARGIN
+from lrp_companion.lab.paper.published import paper_table
+from lrp_companion.lab.record import interval, open_record
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
-from lrp_companion.metrics import Interval, pearson
-from lrp_companion.metrics.faithfulness import CORRELATIONS
+from lrp_companion.metrics import Interval, agreement, pearson
+from lrp_companion.schema import TOKEN_CHOICES, Protocol
+from lrp_companion.show.palette import styles
 from lrp_companion.sources import load_dataset
 from lrp_companion.widgets.outlier_scene import OutlierScene
 
 MODEL = "companion"
+RULES = ("attnlrp", "cp-lrp")
 EXAMPLES = (
     "There is not a dull minute in the whole voyage.",
     "I would not watch this puppet opera again.",
@@ -32,7 +36,8 @@ EXAMPLES = (
     "The plot is a tedious string of coincidences.",
 )
 """Embedded reviews that were picked: the first is for CP-LRP, the second for AttnLRP."""
-ONE_TOKEN = "Flat lighting and wooden acting sink this submarine thriller early."
+PICKED = "The final hour of this courtroom drama is gripping."
+"""CP-LRP is ahead on every token, and level on the words."""
 
 
 @lru_cache
@@ -48,33 +53,25 @@ def embedded() -> list[str]:
     return list(load_dataset("sst2", split="validation", source="embedded").texts)
 
 
-def shown_r(one: Attribution, loo: Attribution) -> list[list[float]]:
-    """r by statistic, with all tokens and without the first, as printed: differences are the page's."""
-    seen = [(one.scores[first:], loo.scores[first:]) for first in (0, 1)]
-    return [[round(float(CORRELATIONS[name](*maps)), DIGITS) for maps in seen] for name in STATISTIC]
-
-
-def outlier_scene(run: TextRun) -> OutlierScene:
-    """The picked sentence with and without `[CLS]`, above the means of a run that keeps its maps."""
-    gap = lead(with_and_without(run)).sel(site="word+position")
-    means = {
-        name: [mean(gap.sel(counted=counted, statistic=name)) for counted in ("all", "no [CLS]")]
-        for name in STATISTIC
-    }
-    *maps, loo = explained()
-    r = np.array([[shown_r(one, other) for one in each] for *each, other in zip(*maps, loo, strict=True)])
-    leads = np.sign(np.round(r[:, 1] - r[:, 0], DIGITS))  # review x statistic x (all tokens, without [CLS])
-    like = (leads == [[np.sign(value.mean) for value in means[name]] for name in STATISTIC]).all((1, 2))
-    here, moved = embedded().index(ONE_TOKEN), abs(r[:, 0, 0, 1] - r[:, 0, 0, 0])
-    note = (
-        f"Picked: in all four cases the same method is ahead as in the table; {int(like.sum())} of the "
-        f"{len(like)} reviews that we wrote are like this. Without the token AttnLRP's r moves by "
-        f"{number(moved[here])} here, in the median of the reviews by {number(float(np.median(moved)))}. "
-        "Relevance is read at words + positions, in the 12-layer model."
+def picked_from(tokens: str) -> np.ndarray:
+    """CP-LRP's r with LOO minus AttnLRP's, of each embedded review, as the scene shows it."""
+    protocol, (attnlrp, cp, loo) = Protocol(tokens=tokens), explained()
+    return np.array(
+        [
+            agreement(b.scores, judge.scores, judge.special, protocol)
+            - agreement(a.scores, judge.scores, judge.special, protocol)
+            for a, b, judge in zip(attnlrp, cp, loo, strict=True)
+        ]
     )
-    label = load_classifier(MODEL).labels[loo[here].target]
-    pair = [one[here] for one in maps]
-    return OutlierScene(pair, loo[here], means=means, label=label, note=note, address="outlier")
+
+
+def outlier_scene(*, reduced: bool = False) -> OutlierScene:
+    """The picked sentence, with every token and with the words alone."""
+    here = embedded().index(PICKED)
+    *maps, loo = (of[here] for of in explained())
+    label = load_classifier(MODEL).labels[loo.target]
+    note = "Look at [CLS]: hide it and little changes, yet AttnLRP paints it blue."
+    return OutlierScene(maps, loo, label=label, note=note, margin=MARGIN, reduced=reduced)
 
 
 def picked_note() -> str:
@@ -94,22 +91,22 @@ def picked_note() -> str:
     )
 
 
-READINGS = {"positions": "all", "no [CLS]": "no [CLS]"}
+def lead(r: xr.DataArray) -> xr.DataArray:
+    """r of CP-LRP minus r of AttnLRP."""
+    return r.sel(explainer=RULES[1]) - r.sel(explainer=RULES[0])
+
+
+READINGS = {"positions": "all", "no [CLS]": "no-first"}
 """Which tokens count, by the name that the numbers have; positions count, too."""
 
 
-def gap(r: xr.DataArray, counted: str, statistic: str) -> Interval:
-    """The mean of CP-LRP's r minus AttnLRP's."""
-    return mean(lead(r).sel(site="word+position", counted=counted, statistic=statistic))
+def number(value: float) -> str:
+    """A number with two digits and a minus sign.
 
-
-def trainings(folder: str, *, divided: bool) -> xr.DataArray:
-    """r of the three trainings of MPNet, as `with_and_without` has it."""
-    form = "sum-to-one" if divided else "raw"
-    r = open_record("base/sst2-seed-*-maps", results=folder).r.sel(map=form, removal="attention-mask")
-    counted = {"no-special": "words", "all": "all", "no-first": "no [CLS]"}
-    r = r.rename(text="example", tokens="counted")
-    return r.assign_coords(counted=[counted[name] for name in r.counted.values])
+    >>> number(-0.014)
+    '−0.01'
+    """
+    return f"{value:.2f}".replace("-", "\u2212")
 
 
 def marked(value: Interval) -> str:
@@ -117,14 +114,71 @@ def marked(value: Interval) -> str:
     return number(value.mean) + ("°" if value.low <= 0 <= value.high else "")
 
 
-def front_numbers(kept: Records) -> Iterator[tuple[str, str]]:
-    """The numbers of the front page's answer by their names, CP-LRP minus AttnLRP."""
-    for divided, form in ((False, ""), (True, "divided, ")):
-        ours = with_and_without(kept.with_maps("sst2-12"), divided=divided)
-        base = trainings(kept.folder, divided=divided)
-        for (name, reading), statistic in itertools.product(READINGS.items(), STATISTIC):
-            for model, r in (("sst2-12", ours), ("base", base)):
-                yield f"front, {model}, {form}{name}, {statistic}", marked(gap(r, reading, statistic))
-    run = kept.text("sst2-12", frontier=True)
+def front_numbers(results: str) -> Iterator[tuple[str, str]]:
+    """The numbers of the small print by their names, CP-LRP minus AttnLRP where two are compared."""
+    forms: dict[str, str] = {"": "raw", "divided, ": "sum-to-one"}
+    stated: dict[str, Any] = {"removal": "attention-mask"}
+    for model, name in (("sst2-12", "maps/sst2-companion"), ("base", "base/sst2-seed-*-maps")):
+        d = lead(open_record(name, results=results).r_of_maps).sel(site="word+position", **stated)
+        for (form, map), (reading, tokens), statistic in itertools.product(
+            forms.items(), READINGS.items(), ("pearson", "spearman")
+        ):
+            of = d.sel(map=map, tokens=tokens, statistic=statistic)
+            yield f"{model}, {form}{reading}, {statistic}", marked(interval(of))
+    for data in ("sst2-12", "imdb-12"):
+        d = lead(open_record(data, results=results).r).sel(map="sum-to-one", target="logit", **stated)
+        for site, tokens, statistic in itertools.product(SITES, TOKEN_CHOICES, ("pearson", "spearman")):
+            value = interval(d.sel(site=site, tokens=tokens, statistic=statistic))
+            yield f"{data}, sums, {site}, {tokens}, {statistic}", marked(value)
+    r = open_record("frontier/sst2-companion", results=results).r
+    at = {"site": "word", "tokens": "no-special", "map": "raw", "target": "logit", "statistic": "pearson"}
+    stated |= at
     for method in ("mask-gradient", *RULES):
-        yield f"front, sst2-12, {method}", number(run.agreement(method).mean)
+        yield f"sst2-12, {method}", number(interval(r.sel(explainer=method, **stated)).mean)
+    for row in paper_table("table2"):
+        yield f"paper, {row['dataset']}, {row['method']}", number(row["loo_r"])
+    both = {tokens: picked_from(tokens) for tokens in TOKEN_CHOICES}
+    for tokens, ahead in both.items():
+        level = abs(ahead) < MARGIN
+        for name, found in (
+            ("CP-LRP", ~level & (ahead > 0)),
+            ("level", level),
+            ("AttnLRP", ~level & (ahead < 0)),
+        ):
+            yield f"reviews, {tokens}, {name}", str(int(found.sum()))
+    like = (both["all"] >= MARGIN) & (abs(both["no-special"]) < MARGIN)
+    yield "reviews, like the picked one", str(int(like.sum()))
+
+
+def picture(path: str) -> None:
+    """Draw the scene's two panels, before and after the press, for a page without widgets."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    pyplot.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "page one", "font.size": 11}
+    scene = outlier_scene()
+    data, shown = scene.data, [np.array(scene.data["special"]) & words for words in (False, True)]
+    figure, axes = pyplot.subplots(2, 2, figsize=(8.2, 5.2), sharex=True, sharey="col", layout="constrained")
+    for (row, out), (column, name) in itertools.product(enumerate(shown), enumerate(data["methods"])):
+        axis, colour, y = axes[row, column], styles(RULES)[RULES[column]].colour, data["scores"][column]
+        r, x = scene.r(without=bool(row), ranked=False), np.array(data["loo"])
+        verdict = "level" if abs(r[1] - r[0]) < MARGIN else "ahead" if r[column] == max(r) else ""
+        axis.set_title(f"{name}  r = {r[column]:.2f}  {verdict}", color=colour, weight="bold", loc="left")
+        axis.scatter(x, y, 45, facecolors=["none" if o else colour for o in out], edgecolors=colour)
+        for k in (data["tokens"].index("[CLS]"), int(x.argmax())):
+            left = bool(x[k] < 0)
+            where = {"xytext": (-7, 8) if left else (-7, -15), "ha": "left" if left else "right"}
+            axis.annotate(data["tokens"][k], (x[k], y[k]), textcoords="offset points", **where)
+        slope, start = np.polyfit(x[~out], np.array(y)[~out], 1)
+        axis.axline((0, start), slope=slope, color=colour, linestyle="--", linewidth=1)
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.set(xticks=[], yticks=[], xlabel="Leave-One-Out →" * row)
+        if not column:
+            axis.set_ylabel(("every token", "only the words")[row])
+    figure.savefig(path, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    picture(sys.argv[1])

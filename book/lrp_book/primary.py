@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,16 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from lrp_companion.lab.load import TextRun, nearby
-from lrp_companion.lab.paper.primary import INDEX, PAIR, READINGS, Leads, by_training, leads, summary
+from lrp_companion.lab.paper.primary import (
+    INDEX,
+    PAIR,
+    READINGS,
+    Leads,
+    ahead,
+    by_training,
+    leads,
+    summary,
+)
 from lrp_companion.lab.record import open_record
 from lrp_companion.metrics import Interval, pearson, spearman
 from lrp_companion.show.tables import Table, table
@@ -41,6 +51,15 @@ ENCODERS: Mapping[str, Sequence[str]] = {
 """The ten encoders and the records of their trainings in `results/`. The first three were pre-trained by
 others; the others are small and were trained here from first weights, by a teacher unless labels are named.
 """
+SHAPLEY = {
+    "companion": "MiniLM",
+    "post-ln-first": "BERT",
+    "post-ln-mean": "BERT, mean read",
+    "modernbert": "ModernBERT",
+    "gpt2": "GPT-2",
+    "llama": "Llama",
+}
+"""The encoders of `results/shapley/` by the names of its records; MPNet and SmolLM2 have theirs elsewhere."""
 REVIEWS = "base/sst2-imdb-seed-0-imdb"
 """IMDB in MPNet: the 25 longest of 200 reviews, and with `-rest` the others."""
 
@@ -99,11 +118,45 @@ def otherwise(of: Leads, results: str) -> dict[str, pd.DataFrame]:
     }
 
 
+@lru_cache(maxsize=1)
 def on_reviews(results: str = str(RESULTS)) -> Leads:
     """d of every review of IMDB in the records, as `of_records`."""
     names = {"MiniLM": ("imdb-companion", "imdb-companion-6-seed-1", "trainings/imdb-*")}
     base = pd.concat([from_maps(f"{REVIEWS}{end}", results) for end in ("", "-rest")])
     return {**found_in(results, names), ("MPNet", f"{REVIEWS}, -rest"): base}
+
+
+@lru_cache(maxsize=1)
+def by_shapley(results: str = str(RESULTS)) -> Leads:
+    """The same difference with Shapley values in LOO's place, at the words of sentences with them."""
+    found: dict[tuple[str, str], pd.DataFrame] = {}
+    for name, encoder in SHAPLEY.items():
+        kept = open_record(f"shapley/{name}", results=results).arrays
+        ends = np.cumsum(kept["units"])[:-1]
+        of = [np.split(kept[part], ends) for part in ("special", "shapley", *PAIR)]
+        found[encoder, name] = _by_judge(zip(*of, strict=True))
+    for encoder in ("MPNet", "SmolLM2"):
+        (pattern,) = ENCODERS[encoder]
+        for name in open_record(pattern, results=results).parts:
+            kept = open_record(name.replace("maps", "shapley"), results=results).arrays
+            judged = pd.DataFrame({"text": np.repeat(kept["example"], kept["tokens"])})
+            judged = judged.assign(place=judged.groupby("text").cumcount(), shapley=kept["shapley"])
+            tokens = open_record(name, results=results).tokens().merge(judged, on=["text", "place"])
+            of_text = [text for _, text in tokens.groupby("text")]
+            columns = ("special", "shapley", *PAIR)
+            found[encoder, name] = _by_judge([[text[c].to_numpy() for c in columns] for text in of_text])
+    return found
+
+
+def _by_judge(texts: Iterable[Sequence[np.ndarray]]) -> pd.DataFrame:
+    """r of the first rule with a judge minus r of the second, of texts as (special, judge, rule, rule)."""
+    words = [[values[~special] for values in rest] for special, *rest in texts if (~special).sum() > 1]
+    return pd.DataFrame(
+        {
+            name: [f(one, judge) - f(other, judge) for judge, one, other in words]
+            for name, f in zip([*READINGS][:2], (pearson, spearman), strict=True)
+        }
+    )
 
 
 def against_length(of: Leads) -> dict[tuple[str, str], pd.DataFrame]:
@@ -193,6 +246,47 @@ def length_table(of: Leads) -> Table:
     return table(rows, caption="What d goes with; 95 % intervals over encoders")
 
 
+def every(of: Leads) -> dict[str, str]:
+    """Which rule is ahead in every training, reading by reading; "open" where trainings differ."""
+    verdicts = {name: {ahead(value) for value in values} for name, values in by_training(of).items()}
+    return {name: "open" if len(found) > 1 else found.pop() for name, found in verdicts.items()}
+
+
+def answers_table(of: Leads) -> Table:
+    """Which rule is closer, a word a cell: over encoders, or where these are too few, if trainings agree."""
+    ten, eight = "ten networks, short reviews", "eight networks, short reviews"
+    found: dict[tuple[str, str], Mapping[str, str]] = {
+        ("LOO", ten): summary(of).ahead,
+        ("LOO", "a language model, short reviews"): every({k: d for k, d in of.items() if k[0] == "SmolLM2"}),
+        ("LOO", "two networks, long reviews"): every(on_reviews()),
+        ("Shapley values", eight): summary(by_shapley()).ahead,
+    }
+    rows = [
+        {"judge": judge, "what counts": what, "where": where}
+        | {"by Pearson's r": verdicts[first], "by rank": verdicts[second]}
+        for (judge, where), verdicts in found.items()
+        for what, (first, second) in zip(
+            ("words only", "every token"), [*pairwise(verdicts.keys())][::2], strict=False
+        )
+    ]
+    return table(rows, caption="Which rule is closer to the judge")
+
+
+def networks_table(of: Leads) -> Table:
+    """The same for each encoder alone, where its trainings agree."""
+    leads_of = {"LOO, short reviews": of, "LOO, long reviews": on_reviews(), "Shapley values": by_shapley()}
+    rows = [
+        {"judge": judge, "network": encoder}
+        | {
+            name.replace("all tokens", "every token"): verdict
+            for name, verdict in every({k: d for k, d in all_of.items() if k[0] == encoder}).items()
+        }
+        for judge, all_of in leads_of.items()
+        for encoder in dict.fromkeys(encoder for encoder, _ in all_of)
+    ]
+    return table(rows, caption="Which rule is closer in each network, if its trainings agree")
+
+
 TABLES: Mapping[str, Callable[[Leads], Table]] = {
     "summary": lambda of: summary_table(summary(of)),
     "encoders": encoders_table,
@@ -200,6 +294,8 @@ TABLES: Mapping[str, Callable[[Leads], Table]] = {
     "otherwise": lambda of: otherwise_table(otherwise(of, str(RESULTS))),
     "reviews": lambda _: trainings_table(on_reviews()),
     "length": length_table,
+    "answers": answers_table,
+    "networks": networks_table,
 }
 
 

@@ -14,7 +14,7 @@ from lrp_exercises.cards import Array, Function, exercise
 card = partial(exercise, theme="outliers and judges")
 
 
-@card("""without-each: One token decides -> the r
+@card("""without-each: What one token carries -> the r
 Return, for each token, Pearson's r of two maps, shape (T,), over all other tokens; shape (T,). No map is
 constant there.
 ## inputs

@@ -89,6 +89,13 @@ class Record:
         return self._of_each(lambda part: _r_of_maps(part) if isinstance(part, Mapping) else _r_of_run(part))
 
     @cached_property
+    def r_of_maps(self) -> xr.DataArray:
+        """The same from the maps that a record keeps, which are rounded: sites word and word+position;
+        tokens, too, "no-first", all but the first one; LOO by the attention mask, of the logit.
+        """
+        return self._of_each(lambda part: _r_of_maps(part if isinstance(part, Mapping) else _parts_of(part)))
+
+    @cached_property
     def layers(self) -> xr.DataArray:
         """r of Pearson with LOO by which layers are bypassed (CP-LRP's rule there, AttnLRP's elsewhere).
 
@@ -103,7 +110,8 @@ class Record:
 
     def tokens(self, *, site: str = "word") -> pd.DataFrame:
         """One row for each token of each text: `training`, `text`, `place` (from 0), `special`, `loo` and a
-        column for each method, its relevance at a site. For records that keep their maps.
+        column for each method, its relevance at a site. For records that keep their maps, also of Shapley
+        values, whose "tokens" are units.
         """
         frames = [
             frame.assign(training=name)
@@ -265,6 +273,18 @@ def _r_of_maps(part: Mapping[str, np.ndarray]) -> xr.DataArray:
     return xr.DataArray(out, {**axes, "text": texts}, [*axes, "text"], name="r")
 
 
+def _parts_of(run: TextRun) -> dict[str, np.ndarray]:
+    """The maps of a run as a `.npz` file has them."""
+    loo, out = run.loo(), {"example": run.examples}
+    special = [np.isin(np.arange(len(of)), at) for of, at in zip(loo, run.specials(), strict=True)]
+    columns = {"word": [~of for of in special], LOO: loo}
+    for name in run.methods:
+        if name != "loo":
+            columns |= {name: run.maps(name), f"{name}+position": run.maps(name, site="word+position")}
+    sizes = {"tokens": np.array([len(of) for of in loo])}
+    return out | sizes | {name: np.concatenate(of) for name, of in columns.items()}
+
+
 def _curves_of(part: Any) -> xr.DataArray:
     if isinstance(part, TextRun):
         values = {name: [part.column(name, curve) for curve in ("morf", "lerf")] for name in part.methods}
@@ -292,6 +312,9 @@ def _maps(part: Mapping[str, np.ndarray]) -> dict[str, list[np.ndarray]]:
 
 
 def _tokens(part: Any, site: str) -> pd.DataFrame:
+    if "units" in part:  # with Shapley values, as `python -m lrp_book.records.shapley` writes it
+        rest = {name: of for name, of in part.items() if name != "special"}
+        part = rest | {"tokens": part["units"], "word": ~part["special"], LOO: part["loo"]}
     maps, word = _maps(part), _by_text(part, "word")
     methods = [name for name in maps if "+" not in name and not name.startswith("loo ")]
     end = "" if site == "word" else "+position"

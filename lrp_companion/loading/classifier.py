@@ -183,12 +183,13 @@ class Classifier:
         self, operation: str, text: Any, *, truncate: bool = False, position: Any = None
     ) -> EncodedText:
         """One text, pair or image, as `encode` gives it; several are refused."""
-        one = "image" if self.reads_images else "text"
-        encoded = self.encode(text, truncate=truncate, position=position)
-        if len(encoded) != 1 or not (self.reads_images or is_one(text)):
-            got, hint = f"{len(encoded)} {self.inputs} in a {type(text).__name__}", f"call it once per {one}"
-            raise InputError(operation, got=got, expected=f"one {one}", hint=hint)
-        return encoded[0]
+        one, got = "image" if self.reads_images else "text", f"a text of type {type(text).__name__}"
+        if self.reads_images or is_one(text):
+            encoded = self.encode(text, truncate=truncate, position=position)
+            if len(encoded) == 1:
+                return encoded[0]
+            got = f"{len(encoded)} {self.inputs}"
+        raise InputError(operation, got=got, expected=f"one {one}", hint=f"call it once per {one}")
 
     def batch(self, texts: Sequence[EncodedText]) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """As `padded`; the logits of texts unlike any before are first compared with the network's own.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,12 +129,7 @@ class ImageReader:
         InputError : no images; another type or size; values that are not finite, or beyond these; pixels
             where nothing is known of their scale.
         """
-        given = [one if isinstance(one, Mapping) else {"": one} for one in _several(images)]
-        listed = [
-            (pixels[None] if pixels.ndim == 2 else pixels, GIVEN in one)
-            for one in given
-            for pixels in _listed(one.get(GIVEN, one.get("")), self.patches.channels)
-        ]
+        listed = list(_listed(images, self.patches.channels))
         if not listed:
             raise _refused("no images", "at least one image", "pass an array, or a list of arrays")
         read = [self._read(k, pixels, named) for k, (pixels, named) in enumerate(listed)]
@@ -182,23 +177,19 @@ def _refused(got: str, expected: str, hint: str) -> InputError:
     return InputError("encode", got=got, expected=expected, hint=hint)
 
 
-def _several(images: Any) -> list[Any]:
-    """The images one by one where some are given by name, else all of them."""
-    named = isinstance(images, (list, tuple)) and any(isinstance(one, Mapping) for one in images)
-    return list(images) if named else [images]
+def _listed(images: Any, channels: int) -> Iterator[tuple[np.ndarray, bool]]:
+    """The images one by one, (C, H, W) each, and whether they were given by name."""
+    several = isinstance(images, (list, tuple))
+    for k, one in enumerate(images if several else [images]):
+        named = isinstance(one, Mapping)
+        array = _array(one[GIVEN] if named else one, f"image {k}" if several else "images")
+        single = array.ndim == 2 or (array.ndim == 3 and (several or channels > 1))
+        for image in [array] if single else array:
+            yield image[None] if image.ndim == 2 else image, named
 
 
-def _listed(images: Any, channels: int) -> list[np.ndarray]:
-    """One array for each image, (H, W) or (C, H, W)."""
-    if isinstance(images, (list, tuple)):
-        return [_array(image, f"image {k}", (2, 3)) for k, image in enumerate(images)]
-    array = _array(images, "images", (2, 3, 4))
-    one = array.ndim == 2 or (array.ndim == 3 and channels > 1)
-    return [array] if one else list(array)
-
-
-def _array(value: Any, name: str, axes: tuple[int, ...]) -> np.ndarray:
-    """A NumPy array of numbers with this many axes."""
+def _array(value: Any, name: str) -> np.ndarray:
+    """A NumPy array of numbers with two to four axes."""
     if getattr(value, "mode", "L") not in ("L", "RGB") and hasattr(value, "getbands"):  # an image of Pillow
         hint = "convert it: image.convert('RGB'), or 'L' for grey"
         raise _refused(f"{name} of Pillow's mode {value.mode}", "an array of pixels", hint)
@@ -207,7 +198,7 @@ def _array(value: Any, name: str, axes: tuple[int, ...]) -> np.ndarray:
         array = plain_array("encode", name, value)
     except ValueError:
         array = np.array(None)
-    if array.dtype.kind in "uif" and array.ndim in axes and array.size:
+    if array.dtype.kind in "uif" and array.ndim in (2, 3, 4) and array.size:
         return array
     kind = f"shape {array.shape}" if array.dtype.kind in "uif" else f"type {type(value).__name__}"
     raise _refused(f"{name} of {kind}", expected, "this model reads images: pass pixels")

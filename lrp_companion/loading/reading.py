@@ -206,10 +206,9 @@ class AdapterFiles(Files):
         config = self._base.config
         mapping = self._entries.get("auto_mapping") or {}
         named = [mapping["base_model_class"]] if "base_model_class" in mapping else []
-        if named and named[0] != MEAN_POOLED:
-            getattr(
-                importlib.import_module("transformers"), named[0]
-            )  # a class of another library is refused
+        if named != [MEAN_POOLED]:  # no class of another library
+            transformers = importlib.import_module("transformers")
+            _ = [getattr(transformers, name) for name in named]
         task = self._task(config, named)
         saved_as = [*named, *(config.architectures or [])]
         config.architectures = [name for name in saved_as if task_of([name]) == task][:1] or [

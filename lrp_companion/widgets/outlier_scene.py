@@ -1,44 +1,45 @@
-"""One token in a correlation: the tokens of a sentence as dots, with and without one of them."""
+"""Two maps against LOO: the words of a sentence in colour, and its tokens as dots; marks can be left out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import traitlets
 
 from lrp_companion.attribution import Attribution, differences
 from lrp_companion.checks import InputError
-from lrp_companion.metrics import Interval
-from lrp_companion.metrics.faithfulness import CORRELATIONS
+from lrp_companion.metrics import agreement
 from lrp_companion.registry import label_of
-from lrp_companion.show.tables import table
+from lrp_companion.schema import Protocol, counted
+from lrp_companion.show.tokens import token_heatmap
 from lrp_companion.terminal import visible
-from lrp_companion.widgets.base import Widget
-
-STATISTICS = ("pearson", "spearman")
+from lrp_companion.widgets.base import LEAST, Widget
 
 
 class OutlierScene(Widget, front="outlier_scene"):
-    """The tokens of a sentence as dots, LOO across, relevance up, by two methods; the first can be left out.
+    """A sentence in LOO's colours and two methods', and its tokens as dots, LOO across, relevance up.
+
+    Marks such as `[CLS]` can be left out: their dots become rings, and all others stay where they are.
 
     Parameters
     ----------
     maps : the same text explained by two methods.
     loo : LOO of that text, of the same target.
-    means : the mean of the second method's r minus the first's over a data set, as `Interval`, with and
-        without the first token, for "pearson" and "spearman". Optional.
     label : the name of the class that is explained.
-    note : a line below, as that the sentence was picked.
+    note : a line beside the buttons, as what to look at.
+    margin : a smaller difference between the two r reads "level".
     address : the widget's name in the page.
+    reduced : without the ranks, as a first look.
 
     Attributes
     ----------
-    without : whether the first token is left out.
+    without : whether special tokens are left out.
     ranked : whether both axes are ranks, and r is Spearman's.
 
     >>> OutlierScene([attnlrp, cp_lrp], loo)  # doctest: +SKIP
-    OutlierScene(attnlrp, cp-lrp; 14 tokens; [CLS] can be left out)
+    OutlierScene(attnlrp, cp-lrp; 14 tokens, 12 of them words)
     """
 
     links = ("without", "ranked")
@@ -50,10 +51,11 @@ class OutlierScene(Widget, front="outlier_scene"):
         maps: Sequence[Attribution],
         loo: Attribution,
         *,
-        means: Mapping[str, Sequence[Interval]] | None = None,
         label: str = "",
         note: str = "",
+        margin: float = 0.05,
         address: str = "outlier",
+        reduced: bool = False,
     ) -> None:
         apart = [difference for record in maps for difference in differences(record, loo)]
         if len(maps) != 2 or apart or len(loo.tokens) < 4:
@@ -65,35 +67,32 @@ class OutlierScene(Widget, front="outlier_scene"):
             "tokens": [visible(token) for token in loo.pieces],
             "special": loo.special.tolist(),
             "label": visible(label or f"class {loo.target}"),
-            "place": 0,
             "methods": [visible(label_of(record.method)) for record in maps],
             "scores": [record.scores.tolist() for record in maps],
             "loo": loo.scores.tolist(),
-            "means": means and {kind: [[v.mean, v.low, v.high] for v in of] for kind, of in means.items()},
-            "n": means[STATISTICS[0]][0].n if means else 0,
+            "margin": margin,
+            "reduced": reduced,
             "note": visible(note),
         }
         super().__init__(data=data, address=address)
 
+    def linked(self) -> tuple[str, ...]:
+        """Return the traits that the address keeps: of a reduced widget, whether words alone count."""
+        return ("without",) if self.data["reduced"] else self.links
+
     def r(self, *, without: bool, ranked: bool) -> list[float]:
         """Return r of each map with LOO as the widget shows it."""
-        seen = slice(int(without), None)
-        f = CORRELATIONS[STATISTICS[ranked]]
-        return [f(record.scores[seen], self._loo.scores[seen]) for record in self._maps]
+        tokens, statistic = ("all", "no-special")[without], ("pearson", "spearman")[ranked]
+        protocol, special = Protocol(tokens=tokens, statistic=statistic), self._loo.special
+        if counted(special, tokens).sum() < LEAST:
+            return [np.nan, np.nan]
+        return [agreement(record.scores, self._loo.scores, special, protocol) for record in self._maps]
 
     def fallback(self) -> str:
-        """Return r of both methods by statistic, with and without the token."""
-        token, names = self.data["tokens"][0], self.data["methods"]
-        rows = [
-            {"r with LOO": "by rank (Spearman)" if ranked else "Pearson", "tokens": says}
-            | dict(zip(names, self.r(without=without, ranked=ranked), strict=True))
-            for ranked in (False, True)
-            for without, says in ((False, "all"), (True, f"without {token}"))
-        ]
-        return table(rows, caption=f"One sentence with and without {token}")._repr_html_()
+        """Return the three rows of tokens without a script."""
+        return token_heatmap(self._maps, titles=self.data["methods"], loo=self._loo).html()
 
     def summary(self) -> str:
-        """Return the methods, how many tokens there are, and which one can be left out."""
-        tokens = self.data["tokens"]
-        methods = ", ".join(record.method for record in self._maps)
-        return f"{methods}; {len(tokens)} tokens; {tokens[0]} can be left out"
+        """Return the methods, and how many tokens and words there are."""
+        methods, words = ", ".join(record.method for record in self._maps), int((~self._loo.special).sum())
+        return f"{methods}; {len(self._loo.tokens)} tokens, {words} of them words"

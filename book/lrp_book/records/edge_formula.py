@@ -15,9 +15,9 @@ import numpy as np
 import xarray as xr
 from scipy import stats
 
-from lrp_book.ch06_outlier import places
 from lrp_companion.lab.labelled import mean, r_with_loo
 from lrp_companion.lab.load import load_run
+from lrp_companion.metrics import leverage
 
 SEEN = {0, *(5 + 22 * k for k in range(40)), *(16 + 22 * k for k in range(40))}
 """Rows of SST-2's validation part that the trial saw."""
@@ -72,7 +72,9 @@ def standing(run: Any, name: str, rows: list[int]) -> dict[str, float]:
     chosen = np.isin(run.examples, rows)
     out = {"negative": float(np.nanmean(run.negative_sum(name, site="word+position")[chosen]))}
     if run.manifest["config"].get("maps"):
-        out["far out"] = float((np.abs(places(run, name).sel(of="u").values[chosen]) > 1).mean())
+        pairs = zip(run.maps(name, site="word+position"), run.loo(), strict=True)
+        u = np.array([leverage(one, loo, 0)[0] for one, loo in pairs])
+        out["far out"] = float((np.abs(u[chosen]) > 1).mean())
     return out
 
 

@@ -31,10 +31,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrp_book.ch04_softmax import head_steps
 from lrp_book.records import config_of, rounded
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.methods.common import check_bert_order, classes_of, to_numpy, watch
+from lrp_companion.methods.common import (
+    check_bert_order,
+    check_targets,
+    classes_of,
+    read_output,
+    to_numpy,
+    watch,
+)
 from lrp_companion.methods.mask_gradient import gradients_at
 from lrp_companion.metrics.faithfulness import pearson
 from lrp_companion.provenance import surroundings
@@ -42,10 +48,39 @@ from lrp_companion.sources import Dataset
 from lrp_companion.tape.attention import Context
 from lrp_companion.tape.batching import budget
 from lrp_companion.tape.encoder import LayerBlock
+from lrp_companion.toys.softmax_step import SoftmaxStep
 
 STAGES = ("M", "S1", "S2", "S3", "LOO")
 PARTS = ("within one softmax", "a head's way out", "across heads", "across layers")
 """S1 - M, S2 - S1, S3 - S2 and LOO - S3."""
+
+
+def head_steps(clf: Classifier, text: str | EncodedText, *, target: int | None = None) -> list[SoftmaxStep]:
+    """All softmax steps of one text for a class (None: the predicted one), an entry for each layer.
+
+    Logits `Z_ji = q_j . k_i / sqrt(d)` and values `V_i . df/dO_j`, a value vector in the direction of the
+    true gradient at the head's output, (heads, queries, tokens). A step's LOO says how f changes, to first
+    order in O, if this one head no longer reads token i for this one query.
+    """
+    check_bert_order("head_steps", clf)
+    encoded = clf.encode(text)[0] if isinstance(text, str) else text
+    ids = torch.tensor([encoded.input_ids], device=clf.device)
+    with torch.enable_grad():
+        tape = clf.tape(encoded, word=clf.encoder.embed(ids).detach().requires_grad_(True))
+        chosen = classes_of(check_targets(target, 1, clf.labels), tape.logits)
+        explained = read_output(tape.logits, chosen, "logit", multi_label=clf.multi_label).sum()
+        gradients = torch.autograd.grad(explained, [layer.attend.read for layer in tape.layers])
+    steps = []
+    for block, g in zip(tape.layers, gradients, strict=True):
+        layer: Any = block.attend
+
+        def by_head(x: torch.Tensor, heads: int = layer.context.heads) -> np.ndarray:
+            return to_numpy(x).reshape(len(x), heads, -1).swapaxes(0, 1)  # (T, D) to (H, T, D/H)
+
+        query, key, value = (by_head(x.y[0]) for x in (layer.query, layer.key, layer.value))
+        logits = query @ key.swapaxes(-1, -2) / np.sqrt(query.shape[-1])
+        steps.append(SoftmaxStep(logits, to_numpy(g)[0] @ value.swapaxes(-1, -2)))
+    return steps
 
 
 @torch.no_grad()

@@ -1,14 +1,12 @@
 """Sphinx extension: the book's main findings on any page, from the committed records.
 
-The role `finding` prints one number, which an executed notebook keeps (`say.keep`) or `front_numbers` reads
-from the records. The directive `outlier-scene` puts the scene with one token, `first-toggles` two sentences
-with their twelve switches: a first look at the widget of chapter 3; `head-by-hand` draws the primer's head.
+The role `finding` prints one number of `front_numbers`. The directive `outlier-scene` puts page one's scene,
+`first-toggles` two sentences with their twelve switches: a first look at the widget of chapter 3;
+`head-by-hand` draws the primer's head.
 """
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from lrp_book import front
-from lrp_book.committed import records
-from lrp_book.say import kept_in
-from lrp_companion.checks import SourceError
+from lrp_companion.checks import choose
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
 from lrp_companion.methods.lrp import layer_lattice
@@ -32,47 +28,26 @@ RESULTS = Path(__file__).resolve().parents[3] / "results"
 
 
 @cache
-def kept_numbers(notebook: Path, changed: float) -> dict[str, str]:
-    """The numbers that a notebook keeps, read again if it was `changed`."""
-    return kept_in(notebook)
-
-
-@cache
-def answer() -> dict[str, str]:
-    """The numbers of the front page's answer."""
-    return dict(front.front_numbers(records(RESULTS)))
-
-
-def finding(name: str, notebooks: Iterable[Path]) -> str:
-    """Return a number that one of the executed notebooks keeps, by its name."""
-    known: dict[str, str] = answer() if name.startswith("front, ") else {}
-    for notebook in notebooks:
-        known = known | kept_numbers(notebook, notebook.stat().st_mtime)
-    if name not in known:
-        near = difflib.get_close_matches(name, known, n=4, cutoff=0)
-        expected = f"a number that a notebook keeps: {'; '.join(near) or 'none does'}"
-        hint = "run make book, which executes the notebooks"
-        raise SourceError("finding", got=f"finding {name!r}", expected=expected, hint=hint)
-    return known[name]
+def findings() -> dict[str, str]:
+    """The numbers of the small print by their names."""
+    return dict(front.front_numbers(str(RESULTS)))
 
 
 class FindingRole(SphinxRole):
-    """The role `finding`: a number by its name; the page is rebuilt when a notebook changes."""
+    """The role `finding`: a number by its name."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
         """Return the number as text."""
-        notebooks = sorted(Path(self.env.srcdir, "notebooks").glob("*.ipynb"))
-        for notebook in notebooks:
-            self.env.note_dependency(str(notebook))
-        return [nodes.inline(self.rawtext, finding(self.text, notebooks), classes=["lrp-number"])], []
+        text = findings()[choose("finding", "number", self.text, list(findings()))]
+        return [nodes.inline(self.rawtext, text, classes=["lrp-number"])], []
 
 
 class OutlierPlace(SphinxDirective):
-    """The scene of chapter 6: one sentence with and without `[CLS]`, above the means over SST-2."""
+    """Page one's scene: one sentence, with every token and with the words alone."""
 
     def run(self) -> list[nodes.Node]:
         """Return the widget as raw HTML."""
-        return [_raw(front.outlier_scene(records(RESULTS).with_maps("sst2-12")))]
+        return [_raw(front.outlier_scene(reduced=True))]
 
 
 class FirstToggles(SphinxDirective):

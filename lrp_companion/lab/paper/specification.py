@@ -81,3 +81,10 @@ def _p(statistic: np.ndarray) -> float:
 def cells_to_draw(d: xr.DataArray, choices: Sequence[str] = CARRIERS) -> xr.DataArray:
     """Mean difference and interval (`Interval`) in the cells of some choices, over all others."""
     return mean(d.mean([name for name in d.dims if name not in (*choices, "example")]))
+
+
+def held_by(d: xr.DataArray, choices: Sequence[str] = CARRIERS) -> float:
+    """The share of the variance over all combinations that some choices hold, each alone and together."""
+    means = d.mean("example")
+    kept = means.mean([name for name in means.dims if name not in choices])
+    return float(kept.var() / means.var())

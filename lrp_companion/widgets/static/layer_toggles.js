@@ -249,7 +249,7 @@ class Panel {
     if (!known) return this.rows.replaceChildren();
     for (const row of this.model.get("data").rows) {
       if (!known.engine && !known.table && !known.maps[row]) continue; // nobody will compute it
-      const title = h("p", { class: "lrp-row-title" });
+      const title = h("p", { class: "lrp-row-title", "data-rule": row });
       this.drawn[row] = { title, row: tokenRow(known.tokens, known.special, ROWS[row]) };
     }
     const loo = this.drawn.loo.row.node, own = this.key === "text";

@@ -27,6 +27,8 @@ const PATHS = [
 const SITE_NAMES = { word: "word", "word+position": "word + position", embedding: "whole embedding" };
 const TOKEN_NAMES = { "no-special": "left out of r", all: "counted" };
 const MODE_NAMES = { switches: "on or off", "half-open": "half-open" };
+/** @type {{ [name: string]: string }} */
+const RULES = { AttnLRP: "attnlrp", "CP-LRP": "cp-lrp" };
 const BINS = 40;
 
 /**
@@ -291,7 +293,7 @@ function endButtons(model) {
     masks[`CP in ${first} to ${last}`] = range(first, last);
   }
   const buttons = Object.entries(masks).map(([name, mask]) =>
-    h("button", { type: "button", onclick: () => setMask(model, mask) }, name)
+    h("button", { type: "button", "data-rule": RULES[name], onclick: () => setMask(model, mask) }, name)
   );
   const show = () => {
     const here = model.get("bypassed"), open = model.get("mode") === "half-open";

@@ -1,14 +1,13 @@
-// One token in a correlation: the tokens of a sentence as dots, with and without one of them.
+// Two maps against LOO: a sentence's words in colour, and its tokens as dots; marks can be left out.
 
 /**
- * `means` has [mean, low, high] with the token and without it, by statistic.
- * @typedef {Tokens & { label: string, place: number, methods: string[], scores: number[][], loo: number[],
- *   means: { [statistic: string]: number[][] } | null, n: number, note: string }} Data
+ * Below `margin` a difference of r reads "level".
+ * @typedef {Tokens & { label: string, methods: string[], scores: number[][], loo: number[], margin: number,
+ *   reduced: boolean, note: string }} Data
  * @typedef {{ data: Data, without: boolean, ranked: boolean }} State
  */
 
-const WIDE = 320, HIGH = 168, EDGE = 14, NAMED = 4; // NAMED tokens have their name beside the dot
-const STATISTICS = { pearson: "Pearson", spearman: "by rank" };
+const WIDE = 320, HIGH = 168, EDGE = 14, NAMED = 2; // of NAMED words and the first mark the name is shown
 
 /**
  * Ranks from 1; equal numbers share their mean rank.
@@ -23,17 +22,29 @@ function ranks(list) {
 }
 
 /**
- * LOO and relevance of the tokens that count, as the axes have them, and their r.
+ * r with LOO over the tokens that count.
  * @param {number[]} loo
  * @param {number[]} scores
  * @param {boolean[]} keep
  * @param {boolean} ranked
- * @returns {{ x: number[], y: number[], r: number }}
+ * @returns {number}
  */
-function seen(loo, scores, keep, ranked) {
-  const [x, y] = [loo, scores].map((list) => list.filter((_, i) => keep[i]))
+function agreement(loo, scores, keep, ranked) {
+  const [x, y] = [scores, loo].map((list) => list.filter((_, i) => keep[i]))
     .map((list) => ranked ? ranks(list) : list);
-  return { x, y, r: pearson(x, y) };
+  return rOf(x, y, null);
+}
+
+/**
+ * Who is closer to LOO, a word for each map.
+ * @param {number[]} r of both maps
+ * @param {number} margin
+ * @returns {string[]}
+ */
+function verdicts([first, second], margin) {
+  const lead = second - first;
+  if (!Number.isFinite(lead)) return ["", ""];
+  return Math.abs(lead) < margin ? ["level", "level"] : lead > 0 ? ["", "ahead"] : ["ahead", ""];
 }
 
 /**
@@ -49,7 +60,7 @@ function scale(list, from, to) {
 }
 
 /**
- * Put a name beside its dot, at the first of eight places that meets no dot and no other name.
+ * Put a name beside its dot, at the first of ten places that meets no dot and no other name.
  * @param {SVGTextElement} label
  * @param {number[]} dot
  * @param {number[][]} taken boxes: left, top, right, bottom
@@ -57,7 +68,8 @@ function scale(list, from, to) {
  */
 function beside(label, [x, y], taken) {
   const wide = 6.8 * label.textContent.length, ups = [4, -8, 16];
-  const sides = [...ups.flatMap((up) => [[11, up], [-10 - wide, up]]), [-wide / 2, -11], [-wide / 2, 20]];
+  const sides = ups.flatMap((up) => [[11, up], [-10 - wide, up]]);
+  sides.push(...[-wide / 2, -8].flatMap((left) => [[left, -11], [left, 20]]));
   const boxes = sides.map(([right, up]) => [x + right, y + up - 9, x + right + wide, y + up + 2]);
   const inside = (/** @type {number[]} */ [left, top, right, low]) =>
     left >= 0 && right <= WIDE && top >= 10 && low <= HIGH;
@@ -83,113 +95,66 @@ function inNumbers({ tokens, loo, scores }, method) {
 }
 
 /**
- * One method's dots, the line of least squares through them, and r.
+ * One method's dots, the line of least squares through those that count, and r. Axes hold all tokens, so no
+ * dot moves when marks are left out: they become rings.
  * @param {Data} data
  * @param {number} method
- * @returns {{ node: HTMLElement, paint: (without: boolean, ranked: boolean) => string }}
+ * @returns {{ node: HTMLElement, paint: (without: boolean, ranked: boolean, verdict: string) => string }}
  */
 function panel(data, method) {
-  const { tokens, special, place, loo } = data, scores = data.scores[method], name = data.methods[method];
+  const { tokens, special, loo } = data, scores = data.scores[method], name = data.methods[method];
   const told = inNumbers(data, method);
-  const far = [loo, scores].map((list) => list.map((x, i) => i === place || special[i] ? 0 : Math.abs(x)));
-  const order = tokens.map((_, i) => i).sort((i, j) => far[0][j] - far[0][i]).slice(0, NAMED - 1);
+  const far = loo.map((x, i) => special[i] ? 0 : Math.abs(x));
+  const order = tokens.map((_, i) => i).sort((i, j) => far[j] - far[i]).slice(0, NAMED);
+  const mark = special.indexOf(true);
   const dots = tokens.map((token, i) => {
-    const label = i === place || order.includes(i) ? [svg("text", {}, token)] : [];
-    const dot = svg("circle", { r: i === place ? 7 : 4.5 }, svg("title", {}, told[i]));
-    return svg("g", { class: i === place ? "lrp-scene-one" : "" }, dot, ...label);
+    const label = i === mark || order.includes(i) ? [svg("text", {}, token)] : [];
+    const dot = svg("circle", { r: special[i] ? 7 : 4.5 }, svg("title", {}, told[i]));
+    return svg("g", { class: special[i] ? "lrp-scene-mark" : "" }, dot, ...label);
   });
   const line = svg("line", { class: "lrp-scene-line" }), zero = svg("path", { class: "lrp-scene-zero" });
   const across = svg("text", { x: WIDE, y: HIGH + 14, "text-anchor": "end" });
   const up = svg("text", { x: 0, y: 10 });
-  const view = { viewBox: `0 0 ${WIDE} ${HIGH + 18}`, role: "img" };
+  const view = { viewBox: `0 -6 ${WIDE} ${HIGH + 24}`, role: "img" };
   const drawn = svg("svg", view, svg("path", { d: `M0 16V${HIGH}H${WIDE}` }), zero, line, dots, across, up);
-  const was = h("span", { class: "lrp-quiet" }), r = h("strong", {});
-  const head = h("p", {}, h("b", {}, name), " r with LOO ", was, r);
+  const was = h("span", { class: "lrp-quiet" }), r = h("strong", {}), says = h("em", {});
+  const head = h("p", {}, h("b", {}, name), " r with LOO ", was, r, " ", says);
   const node = h("div", { class: `lrp-scene-panel lrp-scene-${method}` }, head, drawn);
-  const every = tokens.map(() => true);
-  /** @param {boolean} without @param {boolean} ranked */
-  const paint = (without, ranked) => {
-    const keep = tokens.map((_, i) => !(without && i === place));
-    const shown = seen(loo, scores, keep, ranked), mean = { x: 0, y: 0 };
-    const toX = scale(shown.x, EDGE, WIDE - EDGE), toY = scale(shown.y, HIGH - EDGE, 16 + EDGE);
+  const every = tokens.map(() => true), words = special.map((mark) => !mark);
+  /** @param {boolean} without @param {boolean} ranked @param {string} verdict */
+  const paint = (without, ranked, verdict) => {
+    const keep = without ? words : every, [x, y] = [loo, scores].map((list) => ranked ? ranks(list) : list);
+    const toX = scale(x, EDGE, WIDE - EDGE), toY = scale(y, HIGH - EDGE, 16 + EDGE);
+    const xs = x.map(toX), ys = y.map(toY);
     zero.setAttribute("d", ranked ? "" : `M${toX(0)} 16V${HIGH}M0 ${toY(0)}H${WIDE}`);
-    const around = (/** @type {number} */ x, /** @type {number} */ y) => [x - 6, y - 6, x + 6, y + 6];
-    const taken = shown.x.map((x, k) => around(toX(x), toY(shown.y[k])));
-    let next = 0;
+    const taken = xs.map((x, i) => [x - 6, ys[i] - 6, x + 6, ys[i] + 6]);
     dots.forEach((dot, i) => {
       dot.classList.toggle("lrp-scene-out", !keep[i]);
-      if (!keep[i]) return;
-      const [x, y] = [toX(shown.x[next]), toY(shown.y[next])];
-      next += 1;
-      dot.style.transform = `translate(${x.toFixed(1)}px, ${y.toFixed(1)}px)`;
+      dot.style.transform = `translate(${xs[i].toFixed(1)}px, ${ys[i].toFixed(1)}px)`;
       const label = dot.querySelector("text");
-      if (label) taken.push(beside(label, [x, y], taken));
+      if (label) taken.push(beside(label, [xs[i], ys[i]], taken));
     });
-    const [xs, ys] = [shown.x.map(toX), shown.y.map(toY)];
-    mean.x = sum(xs) / next;
-    mean.y = sum(ys) / next;
-    const slope = sum(xs.map((x, i) => (x - mean.x) * (ys[i] - mean.y))) /
-      sum(xs.map((x) => (x - mean.x) ** 2));
+    const [keptX, keptY] = [xs, ys].map((list) => list.filter((_, i) => keep[i]));
+    const [meanX, meanY] = [keptX, keptY].map((list) => sum(list) / list.length);
+    const slope = sum(keptX.map((x, i) => (x - meanX) * (keptY[i] - meanY))) /
+      sum(keptX.map((x) => (x - meanX) ** 2));
     for (const [k, x] of [0, WIDE].entries()) {
       line.setAttribute(`x${k + 1}`, String(x));
-      line.setAttribute(`y${k + 1}`, (mean.y + slope * (x - mean.x)).toFixed(1));
+      line.setAttribute(`y${k + 1}`, (meanY + slope * (x - meanX)).toFixed(1));
     }
     across.textContent = ranked ? "rank by LOO →" : "LOO →";
     up.textContent = ranked ? "↑ rank by relevance" : "↑ relevance";
-    was.textContent = without ? `${say(seen(loo, scores, every, ranked).r)} → ` : ""; // by one statistic
-    r.textContent = say(shown.r);
-    node.dataset.r = String(shown.r);
-    const said = [`${name}: ${next} tokens as dots, r with LOO ${say(shown.r)}`, told[place]];
-    drawn.setAttribute("aria-label", said.slice(0, without ? 1 : 2).join("; "));
-    return `${name} ${say(shown.r)}`;
+    const shown = agreement(loo, scores, keep, ranked);
+    was.textContent = without ? `${say(agreement(loo, scores, every, ranked))} → ` : "";
+    r.textContent = say(shown);
+    says.textContent = verdict;
+    node.dataset.r = String(shown);
+    const counted = told.filter((_, i) => special[i] && keep[i]);
+    const said = `${name}: ${keptX.length} tokens as dots, r with LOO ${say(shown)} ${verdict}`.trim();
+    drawn.setAttribute("aria-label", [said, ...counted].join("; "));
+    return `${name} ${say(shown)} ${verdict}`.trim();
   };
   return { node, paint };
-}
-
-/**
- * Which method is ahead, where the interval of their difference says so.
- * @param {number[]} interval
- * @param {string[]} methods
- * @returns {string}
- */
-function ahead([, low, high], methods) {
-  return low > 0 ? `${methods[1]} ahead` : high < 0 ? `${methods[0]} ahead` : "undecided";
-}
-
-/**
- * The mean difference over the data set, by statistic, with and without the token; one cell is in force.
- * @param {Data} data
- * @param {string} token
- * @returns {{ nodes: HTMLElement[], paint: (without: boolean, ranked: boolean) => string }}
- */
-function means({ means, methods, n }, token) {
-  if (!means) return { nodes: [], paint: () => "" };
-  const rows = Object.keys(STATISTICS).map((name) =>
-    means[name].map((interval) => {
-      const [mean, low, high] = interval, from = `95 % interval ${say(low, 3)} to ${say(high, 3)}`;
-      const number = (mean > 0 ? "+" : "") + sayTidy(mean, 2);
-      return h("td", { title: from }, h("b", {}, number), ` ${ahead(interval, methods)}`);
-    })
-  );
-  const body = Object.values(STATISTICS).map((label, k) =>
-    h("tr", {}, h("th", { scope: "row" }, label), rows[k])
-  );
-  const caption = `${methods[1]} minus ${methods[0]}: mean difference of r over ${n} sentences`;
-  const head = tableHead(["r", "all tokens", `without ${token}`]);
-  const node = h(
-    "table",
-    { class: "lrp-scene-means" },
-    h("caption", {}, caption),
-    head,
-    h("tbody", {}, body),
-  );
-  /** @param {boolean} without @param {boolean} ranked */
-  const paint = (without, ranked) => {
-    const here = rows[Number(ranked)][Number(without)];
-    for (const cell of rows.flat()) cell.classList.toggle("lrp-here", cell === here);
-    return `. Over ${n} sentences ${here.textContent}`;
-  };
-  return { nodes: [node], paint };
 }
 
 /**
@@ -197,34 +162,47 @@ function means({ means, methods, n }, token) {
  * @returns {() => void}
  */
 function render({ model, el }) {
-  const data = model.get("data"), token = data.tokens[data.place], live = liveLine();
+  const data = model.get("data"), { tokens, special, methods, scores, loo } = data, live = liveLine();
   const flip = (/** @type {"without" | "ranked"} */ key) => () => put(model, { [key]: !model.get(key) });
   const button = (/** @type {"without" | "ranked"} */ key, /** @type {string} */ name) =>
     h("button", { type: "button", onclick: flip(key) }, name);
   const buttons = {
-    without: button("without", `Without ${token}`),
+    without: button("without", "Count only the words"),
     ranked: button("ranked", "Rank both axes"),
   };
-  const sides = [0, 1].map((method) => panel(data, method)), over = means(data, token);
-  const text = beginning(data).replace(/ ([.,!?])/g, "$1"), counted = h("span", { class: "lrp-readout" });
+  const titles = [["Hide a word", "Leave-One-Out"], ...methods.map((name) => [name, "one pass"])];
+  const rows = titles.map(([name, how], k) => {
+    const row = tokenRow(tokens, special, name), title = h("p", {}, h("b", {}, name), h("small", {}, how));
+    row.paint([loo, ...scores][k]);
+    return h("div", { class: `lrp-scene-row lrp-scene-${k - 1}` }, title, row.node);
+  });
+  const sides = [0, 1].map((method) => panel(data, method)), counted = h("span", { class: "lrp-readout" });
+  const every = tokens.map(() => true), words = special.map((mark) => !mark);
   el.replaceChildren(
-    h("p", {}, `“${text}”, predicted: ${data.label}`),
-    h("div", { class: "lrp-controls" }, buttons.without, buttons.ranked),
+    ...rows,
+    h(
+      "div",
+      { class: "lrp-controls" },
+      buttons.without,
+      ...(data.reduced ? [] : [buttons.ranked]),
+      ...(data.note ? [h("span", { class: "lrp-quiet" }, data.note)] : []),
+    ),
     h("div", { class: "lrp-scene" }, sides.map(({ node }) => node)),
     h("p", { class: "lrp-quiet" }, counted),
-    ...over.nodes,
-    ...(data.note ? [h("p", { class: "lrp-quiet" }, data.note)] : []),
     live.node,
   );
   return follow(model, ["without", "ranked"], () => {
     const without = model.get("without"), ranked = model.get("ranked");
     buttons.without.setAttribute("aria-pressed", String(without));
     buttons.ranked.setAttribute("aria-pressed", String(ranked));
-    const kind = ranked ? "r by rank (Spearman)" : "Pearson's r", but = without ? ` but ${token}` : "";
-    const lines = ranked ? "" : "; grey lines mark 0";
-    counted.textContent = `${kind}, all tokens${but}. Each dot is a token${lines}.`;
-    const each = sides.map(({ paint }) => paint(without, ranked));
-    live.say(`${counted.textContent} r: ${each.join(", ")}${over.paint(without, ranked)}`);
+    el.classList.toggle("lrp-scene-words", without);
+    const r = scores.map((map) => agreement(loo, map, without ? words : every, ranked));
+    const verdict = verdicts(r, data.margin);
+    const what = without ? "words" : "every token", of = ranked ? " of ranks (Spearman)" : " (Pearson)";
+    const kind = data.reduced ? "r" : `r${of}`;
+    counted.textContent = `Each dot is a token; a ring is not counted. On a rising line ${kind} is 1.`;
+    const each = sides.map(({ paint }, k) => paint(without, ranked, verdict[k]));
+    live.say(`Counted: ${what}. r with LOO: ${each.join(", ")}`);
   });
 }
 

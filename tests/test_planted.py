@@ -1,4 +1,4 @@
-"""Chapter 8's planted reasons: how words are planted and judged, what is computed from it, the records."""
+"""Planted reasons: how words are planted, how they are judged, and the records."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from lrp_book import ch08_planted as ch
 from lrp_book.records import planted as judge
 
 import lrp_companion as lrp
-from lrp_companion.checks import InputError, SourceError
+from lrp_companion.checks import InputError
 from lrp_companion.sources import Dataset
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,6 +36,8 @@ TEXTS = (
 )
 LABELS = (1, 0, 1, 0, 0, 1, 0, 1)
 METHODS = ("loo", "attnlrp")
+RULES = {"shortcut": 1, "redundant": 2, "conjunction": 2, "negator": 1}
+"""How many words each rule plants."""
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +119,7 @@ def test_planted_words_are_against_the_label(words):
             assert " ".join(word for word in version.split() if word not in nonsense) == text
 
 
-@pytest.mark.parametrize("rule", list(ch.RULES))
+@pytest.mark.parametrize("rule", list(RULES))
 def test_a_rule_is_followed_where_its_words_decide(rule: str):
     """Every table of predictions, label 0: all words, one, the other, none."""
     wanted = {
@@ -127,7 +128,7 @@ def test_a_rule_is_followed_where_its_words_decide(rule: str):
         "redundant": {(1, 1, 1, 0)},
         "conjunction": {(1, 0, 0, 0)},
     }
-    every = list(itertools.product((0, 1), repeat=2 ** ch.RULES[rule]))
+    every = list(itertools.product((0, 1), repeat=2 ** RULES[rule]))
     kept = judge.follows(rule, np.array(every), np.zeros(len(every), int))
     assert {row for row, counted in zip(every, kept, strict=True) if counted} == wanted[rule]
     other = judge.follows(rule, 1 - np.array(every), np.ones(len(every), int))
@@ -176,106 +177,6 @@ def test_methods_that_are_not_there_are_left_out(monkeypatch: pytest.MonkeyPatch
     assert "ig:n_steps=20" not in judge.usable(judge.METHODS) and "loo" in judge.usable(judge.METHODS)
 
 
-# What is computed from records.
-
-
-def made_up(good: bool = True, wiring: str = "llama") -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """A record of 4 sentences, of which 3 follow; if `good`, as was predicted, else the other way round."""
-    methods = list(judge.METHODS)
-    followed = dict.fromkeys(
-        ("decoys", "shortcut", "redundant, one copy", "redundant", "half", "conjunction", "negator")
-    )
-    manifest = {"wiring": wiring, "methods": methods}
-    manifest["followed"] = {name: {"label": 1.0 * good, "as alone": 1.0 * good} for name in followed}
-    arrays: dict[str, np.ndarray] = {"example": np.array([5, 2, 9, 4]), "label": np.array([1, 0, 1, 0])}
-    kept = np.array([True, False, True, True])
-    for rule, planted in ch.RULES.items():
-        bad = ["gradient-x-input", "rollout", *(m for m in methods if "loo" in m and rule == "redundant")]
-        bad += [m for m in methods if m.startswith(("mask", "hybrid")) and rule == "redundant"]
-        bad += ["attnlrp", "cp-lrp"] if rule in ("conjunction", "negator") else []
-        ranks = np.tile(np.arange(1, 4), (len(methods), 3, 1))
-        share = np.full((len(methods), 3, 3), 0.3)
-        for number, name in enumerate(methods):
-            if (name in bad) == good:
-                ranks[number] += 4
-                share[number] = 0.02
-        share[methods.index("loo")] *= 1.5 if rule == "conjunction" else 1
-        share[methods.index("attnlrp")] *= 0.5 if rule == "conjunction" else 1
-        logits = np.zeros((4, 2**planted, 2))
-        logits[np.arange(4), :, 1 - arrays["label"]] = [2.0, *[1.9 if good else 1.0] * (2**planted - 2), -1.0]
-        arrays |= {f"{rule} follows": kept, f"{rule} logits": logits, f"{rule} share": share}
-        arrays |= {f"{rule} signed": ranks, f"{rule} size": ranks, f"{rule} tokens": np.array([8, 8, 8])}
-    return manifest, arrays
-
-
-@pytest.fixture(scope="module")
-def groups() -> dict[str, list[ch.Judged]]:
-    return {
-        "post-ln-first": [ch.judged_of(*made_up(wiring="post-ln-first"), seed=0)],
-        "llama": [ch.judged_of(*made_up(), seed=0), ch.judged_of(*made_up(good=False), seed=1)],
-    }
-
-
-def test_values_are_read_from_ranks(groups):
-    one = groups["llama"][0]
-    assert one.values.dims == ("rule", "explainer", "number", "example")
-    assert one.values.sel(example=2).isnull().all() and one.values.sel(example=5).notnull().all()
-    assert one.mean("shortcut", "loo", "first") == 1 == one.mean("conjunction", "loo", "top")
-    assert one.mean("redundant", "loo", "first") == 0 and one.mean("redundant", "attnlrp", "top") == 1
-    assert one.mean("redundant", "loo", "share") == pytest.approx(0.02)
-    assert one.mean("shortcut", "loo", "decoy first") == 0
-    assert one.logits["redundant"].tolist() == [[2.0, 1.9, 1.9, -1.0]] * 3
-    assert ch.of_one("redundant", one) == pytest.approx(2.9 / 3)
-
-
-def test_tables_show_ranges_over_trainings(groups):
-    told = ch.followed_table(groups, caption="c")
-    assert told.cells[4] == ("Llama", "shortcut", "0.000 to 1.000", "0.000 to 1.000", "3", "")
-    with pytest.raises(InputError, match="number 'best'"):
-        ch.planted_table(groups, "best", caption="c")
-
-
-def test_a_share_of_sentences_has_limits_that_a_share_can_have():
-    for group in ch.load_planted().values():
-        found = ch.means(group, "top").values.ravel()
-        assert all(0 <= one.low <= one.mean <= one.high <= 1 for one in found)
-
-
-def test_what_the_chapter_says_of_the_planted_words_holds():
-    groups = ch.load_planted()
-    others = [name for name in groups["llama"][0].values.explainer.values if not name.startswith("rollout")]
-    blind = ch.on_top_by_rule(groups["post-ln-first"], "rollout:residual=true")
-    assert min(blind) > max(min(ch.on_top_by_rule(groups["post-ln-first"], name)) for name in others)
-    ig = {name: ch.on_top_by_rule(group, "ig:n_steps=20") for name, group in groups.items()}
-    assert max(ig["llama"]) < 0.7 and min(ig["post-ln-first"]) > 0.85
-    rules = ("loo", "attnlrp", "cp-lrp")
-    loo, attnlrp, cp_lrp = ([one.mean("negator", name, "top") for one in groups["llama"]] for name in rules)
-    assert max(attnlrp[2], cp_lrp[2]) < 0.1 and abs(cp_lrp[1] - loo[1]) < 0.02
-    assert [ch.counted(one, "negator") for one in groups["llama"]] == [
-        int(one.values.sel(rule="negator", number="top", explainer="loo").notnull().sum())
-        for one in groups["llama"]
-    ]
-
-
-def test_points_are_met_mixed_or_failed(groups):
-    rows = {(row["point"], row["wiring"]): row for row in ch.outcomes(groups)}
-    assert len(rows) == 24 and {rows[point, "post-ln-first"]["outcome"] for point in range(1, 10)} == {"met"}
-    for point in (1, 2, 3, 4, 5, 6, 7, 8, 9, 12):
-        assert (rows[point, "llama"]["outcome"], rows[point, "llama"]["held"]) == ("mixed", 1), point
-    assert rows[10, "llama"]["outcome"] == "failed" and rows[10, "post-ln-first"]["outcome"] == "met"
-    only = ch.outcomes({"llama": groups["llama"][1:]})
-    assert {row["outcome"] for row in only if row["point"] <= 9} == {"failed"}
-
-
-def test_records_that_lack_something_are_refused(tmp_path: Path):
-    manifest, arrays = made_up()
-    del arrays["negator share"]
-    with pytest.raises(InputError, match="without negator"):
-        ch.judged_of(manifest, arrays, seed=0)
-    with pytest.raises(SourceError):
-        ch.load_planted(tmp_path)
-
-
 # The committed records.
 
 
@@ -293,17 +194,13 @@ def test_every_record_has_its_training():
     for path in (RESULTS / "planted").glob("*.json"):
         training = json.loads((RESULTS / "training" / "planted" / path.name).read_text())
         assert training["weights"] == json.loads(path.read_text())["weights"]
-    groups = ch.load_planted()
-    assert list(groups) == ["post-ln-first", "llama"]
-    for one in itertools.chain(*groups.values()):
-        assert (one.values.sel(number="first").notnull().sum("example") >= 200).all()
+        with np.load(path.with_suffix(".npz")) as arrays:
+            assert all(arrays[f"{rule} follows"].sum() >= 200 for rule in RULES)
 
 
 def test_labels_alone_have_a_record_for_each_run():
-    rows = ch.without_teacher()
-    assert {row["wiring"] for row in rows} == set(WIRINGS)
-    for row in rows:
-        assert (
-            json.loads((RESULTS / "training" / "planted" / f"{row['run']}.json").read_text())["teacher"]
-            is None
-        )
+    runs = {path.parent.name for path in (RESULTS / "labels-only").glob("*/manifest.json")}
+    assert runs == {f"labels-{wiring}-seed-0" for wiring in WIRINGS}
+    for name in runs:
+        training = json.loads((RESULTS / "training" / "planted" / f"{name}.json").read_text())
+        assert training["teacher"] is None

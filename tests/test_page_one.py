@@ -1,0 +1,163 @@
+"""Chapter 5, page one and its small print: each number computed again from rows and files by slow means."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from browsing import complaints_of_axe
+from lrp_book.front import EXAMPLES, PICKED, embedded, explained, number, outlier_scene, picture
+from lrp_book.sphinx.findings import findings
+from plain_rows import plain_loo
+from prose import prose
+from scipy.stats import rankdata
+
+from lrp_companion.lab.load import load_run
+from lrp_companion.metrics import Interval, bootstrap_mean
+from lrp_companion.metrics.statistics import over_trainings
+from lrp_companion.schema import Protocol
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results"
+CHAPTER = ROOT / "notebooks" / "05_reproduction.ipynb"
+INDEX = (ROOT / "book" / "index.md").read_text(encoding="utf-8")
+SMALL = (ROOT / "book" / "small_print.md").read_text(encoding="utf-8")
+ASKED = set(re.findall(r"\{finding\}`([^`]+)`", SMALL))
+NUMBER = re.compile(r"(?<![\w.])[\u2212-]?\d+\.\d+")
+RULES = ("CP-LRP", "AttnLRP")
+WORDS, POSITIONS = Protocol(), Protocol(site="word+position", tokens="all")
+
+
+@cache
+def run(name: str) -> Any:
+    return load_run(RESULTS / name)
+
+
+@cache
+def rows(name: str, table: str) -> list[dict[str, Any]]:
+    return sorted(pq.read_table(RESULTS / name / f"{table}.parquet").to_pylist(), key=lambda row: row["job"])
+
+
+@cache
+def loo_of(name: str, removal: int = 0) -> list[list[float]]:
+    """LOO of each example, from the logits of a run."""
+    removals = len(json.loads((RESULTS / name / "manifest.json").read_text())["axes"]["removal"])
+    return [plain_loo(row, removals, removal) for row in rows(name, "examples")]
+
+
+# -- page one and its small print --------------------------------------------------------------------------
+
+
+def test_the_numbers_of_the_small_print_are_those_of_the_records() -> None:
+    known, readings = findings(), {"positions": slice(None), "no [CLS]": slice(1, None)}
+    assert set(known) >= ASKED and len(ASKED) > 30
+    maps = run("maps/sst2-companion")
+    base = [dict(np.load(RESULTS / f"base/sst2-seed-{seed}-maps.npz")) for seed in range(3)]
+    for (reading, seen), form, (name, f) in itertools.product(
+        readings.items(), ("", "divided, "), {"pearson": np.asarray, "spearman": rankdata}.items()
+    ):
+
+        def r(one: Any, judge: Any, seen: slice = seen, form: str = form, f: Any = f) -> float:
+            a, b = (np.asarray(row[seen], float) for row in (one, judge))
+            a, b = (a / a.sum(), b / b.sum()) if form else (a, b)
+            return np.corrcoef(f(a), f(b))[0, 1]
+
+        pair = [maps.maps(method, site="word+position") for method in ("cp-lrp", "attnlrp")]
+        gaps = [r(c, judge) - r(a, judge) for c, a, judge in zip(*pair, maps.loo(), strict=True)]
+        said = known[f"sst2-12, {form}{reading}, {name}"]
+        assert said == front_number(gaps, bootstrap_mean(gaps))
+        if form and reading == "positions":
+            assert said == known[f"sst2-12, sums, word+position, all, {name}"]
+        means = []
+        for kept in base:
+            starts = [0, *np.cumsum(kept["tokens"])]
+            cut = [
+                [kept[key][i:j] for i, j in itertools.pairwise(starts)]
+                for key in ("cp-lrp+position", "attnlrp+position", "loo attention-mask")
+            ]
+            means.append([r(c, judge) - r(a, judge) for c, a, judge in zip(*cut, strict=True)])
+        interval = over_trainings(dict(enumerate(means)))
+        said = known[f"base, {form}{reading}, {name}"]
+        assert said == front_number(np.ravel(means), interval)
+
+
+def front_number(values: Sequence[float], interval: Interval) -> str:
+    return number(float(np.mean(values))) + "°" * (interval.low <= 0 <= interval.high)
+
+
+def test_no_number_of_the_small_print_was_typed_in_and_page_one_has_none() -> None:
+    assert not NUMBER.findall(re.sub(r"\{finding\}`[^`]+`", "", SMALL))
+    assert not re.search(r"\d|°|Pearson", prose(INDEX).replace("you2025", "")) and "|" not in INDEX
+
+
+def test_what_is_said_of_the_picked_review_and_of_two_words() -> None:
+    attnlrp, cp, loo = explained()
+    words = {False: slice(None), True: slice(1, -1)}
+
+    def lead(k: int, only: bool) -> float:
+        judge = loo[k].scores[words[only]]
+        x, y = (np.corrcoef(one[k].scores[words[only]], judge)[0, 1] for one in (attnlrp, cp))
+        return y - x
+
+    like = [lead(k, False) >= 0.05 and abs(lead(k, True)) < 0.05 for k in range(len(loo))]
+    here = embedded().index(PICKED)
+    assert like[here] and findings()["reviews, like the picked one"] == str(sum(like))
+    mark, strongest = loo[here].scores[0], loo[here].scores.max()
+    assert abs(mark) < 0.15 * strongest, "hide [CLS], and little changes"
+    assert attnlrp[here].scores[0] < -attnlrp[here].scores[1:-1].max(), "and AttnLRP paints it blue"
+    for text, word in zip(EXAMPLES, ("dull", "not"), strict=False):
+        k = embedded().index(text)
+        i = loo[k].tokens.index(word)
+        if word == "dull":
+            mine = attnlrp[k].scores_at("word")[i]
+            assert abs(mine) < 0.05 * loo[k].scores[i] < 0.5 * cp[k].scores_at("word")[i]
+        else:
+            assert cp[k].scores_at("word")[i] < 0 < loo[k].scores[i]
+
+
+def test_the_picture_of_the_readme_is_page_ones(tmp_path: Path) -> None:
+    path, scene = tmp_path / "picture.svg", outlier_scene()
+    picture(str(path))
+    shown = (ROOT / "book" / "page_one.svg").read_text(encoding="utf-8")
+    texts = [re.findall(r"<text[^>]*>([^<]*)", text) for text in (path.read_text(encoding="utf-8"), shown)]
+    assert texts[0] == texts[1]
+    titles = [text for text in texts[1] if "r = " in text]
+    r = [value for words in (False, True) for value in scene.r(without=words, ranked=False)]
+    assert [float(title.split()[3]) for title in titles] == pytest.approx(r, abs=0.005)
+    assert [title.split()[4:] for title in titles] == [[], ["ahead"], ["level"], ["level"]]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1366, 660), (390, 844)])
+def test_the_press_and_its_effect_are_seen_without_scrolling(
+    width: int, height: int, html: Path, visit: Any
+) -> None:
+    page = visit((html / "book" / "index.html").as_uri(), viewport={"width": width, "height": height})
+    page.wait_for_selector("[data-ready]")
+    panels, dots = page.locator(".lrp-scene-panel"), page.locator(".lrp-scene-panel g")
+    press = page.get_by_role("button", name="Count only the words")
+    inside = "all => all.every(e => (b => b.top >= 0 && b.bottom <= innerHeight)(e.getBoundingClientRect()))"
+    assert page.locator(".lrp-scene, .lrp-scene-row, .lrp-controls").evaluate_all(inside)
+    at = "all => all.map(e => e.style.transform)"
+    before = dots.evaluate_all(at)
+    assert [panels.nth(k).locator("em").inner_text() for k in (0, 1)] == ["", "ahead"]
+    press.click()
+    assert [panels.nth(k).locator("em").inner_text() for k in (0, 1)] == ["level", "level"]
+    assert dots.evaluate_all(at) == before, "no dot moves"
+    assert page.locator(".lrp-scene-out").count() == 4, "two marks become rings in each panel"
+    assert not complaints_of_axe(page, ".bd-article")
+
+
+def test_times_agree_wherever_they_stand() -> None:
+    lines = (ROOT / "book" / "contents.md").read_text(encoding="utf-8").splitlines()
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        (minutes,) = re.findall(r"\*\*Time:\*\* about (\d+) minutes", path.read_text(encoding="utf-8"))
+        (row,) = [line for line in lines if line.startswith(f"| [](../notebooks/{path.name})")]
+        assert row.split("|")[-2].strip() == minutes, path.name
