@@ -218,10 +218,8 @@ def test_a_target_given_as_text_is_what_the_tokenizer_makes_of_it() -> None:
             (record,) = attribute(clf, TEXTS[0], method="attnlrp", target=name)
             assert record.target == ids[0]
         else:
-            with pytest.raises(InputError, match="of . tokens") as caught:
+            with pytest.raises(InputError, match="of . tokens"):
                 attribute(clf, TEXTS[0], method="attnlrp", target=name)
-            if name in clf.labels:  # both meanings are listed
-                assert f"its number, {clf.labels.index(name)}" in str(caught.value)
     (record,) = attribute(clf, TEXTS[0], method="attnlrp", target="film", contrast="grace")
     assert record.details["label"] == " film" and record.choices["contrast"] == " grace"
     lattice = lrp.layer_lattice(clf, TEXTS[0], target="film")
