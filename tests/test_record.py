@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import xarray as xr
 from browsing import serve
+from lrp_book.records.shapley import read
 from lrp_book.zips import write_release
 
 import lrp_companion as lrp
@@ -86,6 +87,14 @@ def test_what_the_figures_are_made_from_is_in_them() -> None:
     heights = np.concatenate([line.get_ydata() for line in top.lines if line.get_marker() == "o"])
     np.testing.assert_allclose(np.sort(heights), np.sort(means["mean"].values.ravel()))
     assert "21.50" in str(show.table(means))
+
+
+def test_a_record_of_shapley_values_is_told_unit_by_unit() -> None:
+    tokens = open_record("shapley/llama", results=RESULTS).tokens().set_index(["text", "place"])
+    for text in read(RESULTS / "shapley" / "llama.npz")[:40]:
+        rows = tokens.loc[text["example"]]
+        for name in ("special", "shapley", "loo", "attnlrp", "mask-gradient-8"):
+            np.testing.assert_array_equal(rows[name], text[name])
 
 
 @pytest.fixture

@@ -14,7 +14,17 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from lrp_companion.metrics import Interval
-from lrp_companion.show.canvas import LOOK, SLIDE, Drawing, Name, drawing, headline, label_ends, settle
+from lrp_companion.show.canvas import (
+    FIGURE_WIDTH,
+    LOOK,
+    SLIDE,
+    Drawing,
+    Name,
+    drawing,
+    headline,
+    label_ends,
+    settle,
+)
 from lrp_companion.show.palette import INK, QUIET, styles
 
 PAPER: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": QUIET, "color": QUIET}
@@ -140,7 +150,12 @@ def specification_curve(
     alt = f"{title or quantity}: {len(x)} combinations, from {mean[0]:.2f} to {mean[-1]:.2f}."
     height = 2.6 + 0.24 * len(options)
     figure, (top, bottom) = drawing(
-        alt, rows=2, sharex=True, height=height, height_ratios=[2.2, 0.24 * len(options)]
+        alt,
+        rows=2,
+        sharex=True,
+        width=0.95 * FIGURE_WIDTH,  # pyplot's display adds a margin
+        height=height,
+        height_ratios=[2.2, 0.24 * len(options)],
     )
     top.axhspan(-margin, margin, color="#8a8a8a", alpha=0.15, linewidth=0)
     for name, colour in SIDES.items():
