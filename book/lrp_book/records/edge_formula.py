@@ -2,11 +2,12 @@
 
 The prediction is `results/predictions/2026-11-29-edge-formula.md`. A run has its six variants, or paths that
 are cut; rows of SST-2 that the trial saw are left out unless `--all` is given. Of several runs the means over
-encoders are printed, too.
+encoders are printed, too; of the base size the record of its trainings is read, `base.json`.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,20 @@ def agreement(run: Any, *, seen: bool = False) -> xr.DataArray:
     return whole.sel(example=kept(run, seen=seen))
 
 
+def of_base(path: str) -> list[xr.DataArray]:
+    """The same of each training in the record that `results/edge-formula/base.py` makes."""
+    made = json.loads(Path(path).read_text(encoding="utf-8"))
+    trainings = [made[name] for name in made if name.startswith("sst2-")]
+    return [
+        xr.DataArray(
+            np.array(list(one["r"].values()), float),
+            {"explainer": list(one["r"]), "example": one["examples"], "reading": list(READINGS)},
+            ["explainer", "example", "reading"],
+        )
+        for one in trainings
+    ]
+
+
 def standing(run: Any, name: str, rows: list[int]) -> dict[str, float]:
     """In which share of the rows a map has a negative sum, and with maps `[CLS]` is far out (|u| > 1)."""
     chosen = np.isin(run.examples, rows)
@@ -83,24 +98,26 @@ def main(*arguments: str) -> None:
     folders = [one for one in arguments if not one.startswith("--")]
     leads: dict[tuple[str, str], dict[str, list[np.ndarray]]] = {}
     for folder in folders:
-        run: Any = load_run(folder)
-        r = agreement(run, seen="--all" in arguments)
-        rows = r.example.values.tolist()
-        print(f"\n{folder}: {len(rows)} examples")
-        for name in r.explainer.values.tolist():
-            means = [mean(r.sel(explainer=name, reading=reading)).mean for reading in READINGS]
-            shares = ", ".join(f"{key} {value:.0%}" for key, value in standing(run, name, rows).items())
-            print(f"{METHODS[name]:30s}", *(f"{value:6.3f}" for value in means), " ", shares)
+        run: Any = None if folder.endswith(".json") else load_run(folder)
+        encoder = Path(run.model).name if run else "MPNet"
+        parts = [agreement(run, seen="--all" in arguments)] if run else of_base(folder)
+        for number, r in enumerate(parts):
+            rows = r.example.values.tolist()
+            print(f"\n{folder}: {encoder}, {number}, {len(rows)} examples")
+            for name in r.explainer.values.tolist():
+                means = [mean(r.sel(explainer=name, reading=reading)).mean for reading in READINGS]
+                found = standing(run, name, rows) if run else {}
+                shares = ", ".join(f"{key} {value:.0%}" for key, value in found.items())
+                print(f"{METHODS[name]:30s}", *(f"{value:6.3f}" for value in means), " ", shares)
+        r = parts[0] if run else xr.concat(parts, "training", join="exact").mean("training")
         for one, other in PAIRS:
             if {one, other} <= set(r.explainer.values.tolist()):
                 lead = r.sel(explainer=one) - r.sel(explainer=other)
                 print(f"{METHODS[one]} - {METHODS[other]}")
                 for reading in READINGS:
                     print(f"    {reading:22s}", mean(lead.sel(reading=reading)))
-                family, model = run.manifest["model"]["family"], Path(run.model).name
-                encoder = "MPNet" if family == "mpnet" else model  # of one wiring all trainings
                 of_pair = leads.setdefault((one, other), {}).setdefault(encoder, [])
-                of_pair.append(lead.mean("example").values)
+                of_pair.append(lead.transpose("reading", ...).mean("example").values)
     for (one, other), by_encoder in ((pair, of) for pair, of in leads.items() if len(of) > 1):
         each = np.array([np.mean(trainings, 0) for trainings in by_encoder.values()])  # encoder x reading
         print(f"\n{METHODS[one]} - {METHODS[other]}, over {', '.join(by_encoder)}")
