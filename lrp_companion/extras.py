@@ -21,6 +21,7 @@ EXTRAS = {
     "nbformat": "book",
     "papermill": "book",
     "PIL": "lab",
+    "pooch": "lab",
     "pyarrow": "data",
     "rjsmin": "widgets",
     "scipy": "lab",

@@ -11,8 +11,13 @@ import functools
 import http.server
 import os
 import shutil
+import socket
+import subprocess
+import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -95,6 +100,42 @@ def serve(folder: Path) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
     server.server_close()
+
+
+@contextmanager
+def jupyterlab(work: Path, **variables: str) -> Iterator[str]:
+    """JupyterLab's address in a folder; settings, logs and kernels' files lie beside it."""
+    home = work.parent
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    names = ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR")
+    settings = {name: str(home / name) for name in (*names, "JUPYTERLAB_SETTINGS_DIR")}
+    whole = home / "JUPYTERLAB_SETTINGS_DIR" / "@jupyterlab" / "notebook-extension"
+    whole.mkdir(parents=True)  # all cells stand in the page, also those out of sight
+    (whole / "tracker.jupyterlab-settings").write_text('{"windowingMode": "none"}')
+    options = f"--no-browser --allow-root --ip=127.0.0.1 --port={port} --IdentityProvider.token="
+    options += " --LabApp.news_url=None --LabApp.extension_manager=readonly"
+    command = [sys.executable, "-m", "jupyterlab", *options.split(), f"--ServerApp.root_dir={work}"]
+    environment = {**os.environ, **settings, "OMP_NUM_THREADS": "1", **variables}
+    with open(home / "log", "w") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(240):
+            try:
+                urllib.request.urlopen(f"{address}/api", timeout=1).close()
+                break
+            except (urllib.error.URLError, OSError):
+                assert server.poll() is None, (home / "log").read_text()[-2000:]
+                time.sleep(0.5)
+        yield address
+    finally:
+        server.terminate()
+        try:
+            server.wait(60)
+        except subprocess.TimeoutExpired:  # a kernel that is at work holds it up
+            server.kill()
 
 
 @dataclass

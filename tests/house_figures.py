@@ -1,12 +1,14 @@
 """How large the house is, room by room: `python tests/house_figures.py [checkout ...]`.
 
-Of each room: lines, statements (`ast`), files, and the share of its code that only refuses bad input.
+Of each room: lines, statements (`ast`), files, and the share of its code that only refuses bad input. Of the
+notebooks: what a reader sees of their code, and how long the chapters are.
 """
 
 from __future__ import annotations
 
 import ast
 import io
+import json
 import re
 import sys
 import tokenize
@@ -38,6 +40,7 @@ CHECKS = re.compile(
 )
 """Functions that refuse what they are given."""
 CALLED = {"choose", "whole", "number", "switch", "as_path", "check_options", "check_finite"}
+LAB = "lrp_companion/lab"
 PARTS = {"got", "expected", "hint", "said", "message", "reason"}
 """Variables that hold parts of a message."""
 
@@ -132,6 +135,40 @@ def figures(root: Path) -> Iterator[tuple[str, str]]:
         yield name, f"{told} {100 * kinds['refuses'] / max(kinds['code'], 1):5.1f} %"
 
 
+def _cells(notebook: Path) -> list[tuple[str, str, set[str]]]:
+    """Kind, text and tags of each cell."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return [
+        (cell["cell_type"], "".join(cell["source"]), set(cell["metadata"].get("tags", []))) for cell in cells
+    ]
+
+
+def doors(root: Path) -> Iterator[tuple[str, str]]:
+    """Whether a reader could have written the notebooks."""
+    folder = root / "notebooks"
+    chapters = {path: _cells(path) for path in sorted(folder.glob("*.ipynb"))}
+    notebooks = chapters | {path: _cells(path) for path in sorted(folder.glob("exercises/*.ipynb"))}
+    code = [(text, tags) for cells in notebooks.values() for kind, text, tags in cells if kind == "code"]
+    opened = [text for text, tags in code if not any(tag.startswith(("hide-", "remove-")) for tag in tags)]
+    unused = 0
+    for cells in notebooks.values():
+        declared = "\n".join(text for _, text, tags in cells if "parameters" in tags)
+        rest = "\n".join(text for kind, text, tags in cells if kind == "code" and "parameters" not in tags)
+        names = re.findall(r"^(\w+) =", declared, re.MULTILINE)
+        unused += sum(not re.search(rf"\b{name}\b", rest) for name in names)
+    ours = sum("lrp_book" in text for text in ("".join(t for _, t, _ in c) for c in notebooks.values()))
+    book = sum(map(lines, python(root / "book")))
+    yield "notebooks that import lrp_book", f"{ours} of {len(notebooks)}"
+    yield "code cells that are open", f"{len(opened)} of {len(code)}, {100 * len(opened) / len(code):.0f} %"
+    yield "lines of the longest code cell", f"{max(len(text.splitlines()) for text, _ in code)}"
+    yield "parameters without effect", f"{unused}"
+    yield "lines of book/, of book/ and lab", f"{book:,}, {book + sum(map(lines, python(root / LAB))):,}"
+    words = {
+        path.stem[:2]: sum(len(t.split()) for k, t, _ in c if k == "markdown") for path, c in chapters.items()
+    }
+    yield "words of the chapters", ", ".join(f"{name}: {count:,}" for name, count in words.items())
+
+
 def main(roots: list[str]) -> None:
     """Print the figures of each checkout next to one another."""
     columns = [dict(figures(Path(root))) for root in roots or [str(ROOT)]]
@@ -139,6 +176,10 @@ def main(roots: list[str]) -> None:
     print(" " * 32, *(f"{heads:>31}" for _ in columns))
     for name in columns[0]:
         print(f"{name:<32}", *(f"{column[name]:>31}" for column in columns))
+    for root in roots or [str(ROOT)]:
+        print()
+        for name, said in doors(Path(root)):
+            print(f"{name:<32} {said}")
 
 
 if __name__ == "__main__":

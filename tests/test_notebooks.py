@@ -236,6 +236,8 @@ def test_build_makes_pages_that_load_nothing_from_elsewhere(project: Path) -> No
         "4.7 MB are loaded only where there is a plot"
     )
     assert not re.search("thebe|require(js|\\.min)", index + tiny, re.IGNORECASE)
+    assert 'href="../zips/tiny.zip" download' in tiny and (html / "zips" / "tiny.zip").is_file()
+    assert tiny.count('class="code-switch"') == 1 and "code-switch" not in index
     launched = bool(launch.repository(project)[0])
     assert [host in tiny for host in ("mybinder", "colab.research")] == [launched, launched]
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
+from browsing import serve
 from lrp_book.records.shapley import read
+from lrp_book.zips import write_release
 
 import lrp_companion as lrp
 from lrp_companion import show
@@ -91,3 +95,42 @@ def test_a_record_of_shapley_values_is_told_unit_by_unit() -> None:
         rows = tokens.loc[text["example"]]
         for name in ("special", "shapley", "loo", "attnlrp", "mask-gradient-8"):
             np.testing.assert_array_equal(rows[name], text[name])
+
+
+@pytest.fixture
+def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
+    """A release's records on a local server, a cache, and a folder without records."""
+    pytest.importorskip("pooch", reason="pooch comes with the extra lab")
+    kept = tmp_path / "made" / "results"
+    shutil.copytree(Path(RESULTS, "mnist-plain"), kept / "mnist-plain")
+    (kept / "base").mkdir()
+    for k in (0, 1):
+        for ending in ("npz", "json"):
+            shutil.copy(Path(RESULTS, f"base/sst2-seed-{k}-paths.{ending}"), kept / "base")
+    write_release(kept, tmp_path / "release")
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    monkeypatch.setenv("LRP_COMPANION_CACHE", str(tmp_path / "cache"))
+    for address in serve(tmp_path / "release"):
+        yield tmp_path / "release", address
+
+
+def test_a_record_is_fetched_once_and_is_the_same(release, monkeypatch) -> None:
+    folder, address = release
+    with pytest.raises(lrp.SourceError, match="LRP_COMPANION_RECORDS names no address"):
+        lrp.open_record("mnist-plain")
+    monkeypatch.setenv("LRP_COMPANION_RECORDS", address)
+    assert str(open_record("mnist-plain").config["key"]) == load_run(f"{RESULTS}/mnist-plain").manifest["key"]
+    seeds = open_record("base/sst2-seed-*-paths")
+    assert list(seeds.parts) == [f"base/sst2-seed-{k}-paths" for k in (0, 1)] and seeds.layers.size
+    with pytest.raises(lrp.SourceError, match="got 'sst2-13'"):
+        lrp.open_record("sst2-13")
+    shutil.rmtree(folder)
+    assert open_record("mnist-plain").parts, "what was fetched is kept"
+
+
+def test_a_record_that_was_changed_on_its_way_is_refused(release) -> None:
+    folder, address = release
+    (folder / "mnist-plain.zip").write_bytes(b"PK")
+    with pytest.raises(ValueError, match="hash"):
+        open_record("mnist-plain", address=address)

@@ -4,19 +4,13 @@ is explained.
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.error
-import urllib.request
+import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
 import nbformat
 import pytest
-from browsing import missing, open_page
+from browsing import jupyterlab, missing, open_page
 
 CELLS = [
     """import lrp_companion as lrp
@@ -62,9 +56,7 @@ for widget in others:
 
 @pytest.fixture(scope="module")
 def lab(model_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    try:
-        import jupyterlab  # noqa: F401
-    except ImportError:
+    if importlib.util.find_spec("jupyterlab") is None:
         missing("jupyterlab is not installed; install the extra dev")
     home = tmp_path_factory.mktemp("lab")
     cells = [
@@ -77,34 +69,8 @@ def lab(model_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     }
     (home / "work").mkdir()
     nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), home / "work" / "live.ipynb")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    settings = {
-        name: str(home / name)
-        for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR")
-    }
-    options = f"--no-browser --allow-root --ip=127.0.0.1 --port={port} --IdentityProvider.token="
-    options += " --LabApp.news_url=None --LabApp.extension_manager=readonly"
-    place = f"--ServerApp.root_dir={home / 'work'}"
-    command = [sys.executable, "-m", "jupyterlab", *options.split(), place]
-    with open(home / "log", "w") as log:
-        server = subprocess.Popen(
-            command, stdout=log, stderr=log, env={**os.environ, **settings, "OMP_NUM_THREADS": "1"}
-        )
-    address = f"http://127.0.0.1:{port}"
-    try:
-        for _ in range(240):
-            try:
-                urllib.request.urlopen(f"{address}/api", timeout=1).close()
-                break
-            except (urllib.error.URLError, OSError):
-                assert server.poll() is None, (home / "log").read_text()[-2000:]
-                time.sleep(0.5)
+    with jupyterlab(home / "work") as address:
         yield address
-    finally:
-        server.terminate()
-        server.wait(20)
 
 
 def run_cell(page: Any, place: int) -> Any:

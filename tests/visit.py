@@ -1,7 +1,8 @@
 """The visit of a researcher with a model and data of their own: `python tests/visit.py`, a step of CI.
 
 The wheels are built, checked by twine, and installed in an empty environment; what follows uses nothing of
-the checkout. Each step prints its time, and the first that fails ends the visit.
+the checkout but the built book's zips and the exercises' notebooks, which run on these wheels. Each step
+prints its time, and the first that fails ends the visit.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import time
 import venv
 import zipfile
 from pathlib import Path
+
+from travel import chapters
 
 ROOT = Path(__file__).resolve().parent.parent
 TWINE = "twine==6.2.0"
@@ -114,13 +117,29 @@ class Visit:
         self.step(name, self.bin / "python", "-m", "pip", "install", *quiet, *wanted)
 
 
+def with_numpy_alone(visit: Visit, wheel: Path) -> None:
+    """Run the exercises where there is neither torch nor the rest of the project."""
+    visit.bin = visit.folder / "bare" / visit.bin.name
+    venv.create(visit.folder / "bare", with_pip=True)
+    visit.pip("the exercises", wheel, "papermill", "ipykernel")
+    alone = "from importlib.util import find_spec as f; assert not f('torch') and not f('lrp_companion')"
+    visit.step("NumPy alone", visit.bin / "python", "-c", alone)
+    for notebook in sorted((ROOT / "notebooks" / "exercises").glob("*.ipynb")):
+        words = ("--no-progress-bar", "--log-level", "CRITICAL")
+        command = visit.bin / "papermill"
+        visit.step(notebook.stem, command, "-k", "python3", notebook, f"{notebook.stem}.out.ipynb", *words)
+
+
 def main() -> None:
     """Make the visit."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         visit = Visit(folder)
         visit.step("wheels", sys.executable, ROOT / "packaging" / "build.py", "dist")
-        code, model = sorted((folder / "dist").glob("*.whl"), key=lambda path: path.stat().st_size)
+        code, model, exercises = (
+            next((folder / "dist").glob(f"{name}-*.whl"))
+            for name in ("lrp_companion", "lrp_companion_model", "lrp_exercises")
+        )
         assert code.stat().st_size < 2e6, "a release of the code stays under 2 MB"
         held = {file.partition("/")[0] for file in zipfile.ZipFile(code).namelist()}
         assert {part.partition("-")[0] for part in held} == {"lrp_companion"}, "nothing of the book is in it"
@@ -149,6 +168,9 @@ def main() -> None:
         visit.step("report", command, "report", "runs/own", "--out", "report", says="report")
         pieces = {path.suffix for path in (folder / "report").iterdir()}
         assert {".png", ".pdf", ".csv"} <= pieces, pieces
+        visit.pip("the book's tools", f"{code}[book]")
+        chapters(visit.bin / "python", folder)
+        with_numpy_alone(visit, exercises)
         print(f"{time.perf_counter() - visit.began:6.1f} s  in all")
 
 

@@ -28,11 +28,12 @@ import nbformat
 import papermill
 from papermill.exceptions import PapermillExecutionError
 
-from lrp_book import nbgrader, sessions
+from lrp_book import nbgrader, sessions, zips
 from lrp_book import student as editions
 from lrp_book.parameters import check_names, check_parameters, check_values, from_make
 from lrp_book.sphinx import your_sentence
 from lrp_companion.checks import CompanionError, InputError, choose
+from lrp_companion.lab.record import RECORDS
 from lrp_companion.terminal import BAD_INPUT, STOPPED, complain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,11 +118,15 @@ def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str,
     """
     values = check_parameters(notebook, parameters or {})
     key, key_file = source_key(notebook, values, records=cwd / "results"), output.with_suffix(".key")
+    opened = output.with_suffix(".records")  # what it read, for its zip
     outside = any(name in values for name in _OUTSIDE) or bool(os.environ.get("LRP_COMPANION_DATA"))
     if not outside and output.is_file() and key_file.is_file() and key_file.read_text() == key:
         return False
     output.parent.mkdir(parents=True, exist_ok=True)
     key_file.unlink(missing_ok=True)
+    opened.write_text("")
+    places = str((cwd / "results").resolve()), str(opened.resolve())
+    watch = f"__import__('lrp_book.watch').watch.watch{places!r}"
     papermill.execute_notebook(
         str(notebook),
         str(output),
@@ -131,7 +136,7 @@ def execute(notebook: Path, output: Path, *, cwd: Path, parameters: Mapping[str,
         progress_bar=False,
         store_widget_state=False,
         # Else each kernel warns on the terminal that it listens on a local port.
-        extra_arguments=["--log-level=CRITICAL"],
+        extra_arguments=["--log-level=CRITICAL", f"--IPKernelApp.exec_lines={watch}"],
     )
     executed = _without_run_traces(nbformat.read(output, as_version=4))
     for cell in executed.cells:
@@ -214,10 +219,19 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: b
     editions.write_notebooks(root / exercises, source / exercises)  # for download
     if student:
         editions.strip_folder(source)
+    for notebook in executed:
+        page = source / "notebooks" / notebook.name
+        if "lrp_book" not in page.read_text(encoding="utf-8"):  # else it would not run elsewhere
+            opened = notebook.with_suffix(".records").read_text(encoding="utf-8").splitlines()
+            target = source / "zips" / f"{notebook.stem}.zip"
+            address = os.environ.get(RECORDS, "")
+            zips.write_chapter(page, opened, root / "results", target, address=address)
     program = Path(sys.executable).with_name("jupyter-book")
     options = ["--path-output", str(making), "--warningiserror", "--keep-going", "--quiet"]
     # In a session of its own, so that Ctrl-C reaches this process only, which ends it without a traceback.
     subprocess.run([program, "build", source, *options], check=True, cwd=root, start_new_session=True)
+    if (source / "zips").is_dir():
+        shutil.copytree(source / "zips", making / "_build" / "html" / "zips")
     return _moved(making / "_build" / "html", wanted) / "index.html"
 
 

@@ -53,7 +53,7 @@ def embedded() -> list[str]:
     return list(load_dataset("sst2", split="validation", source="embedded").texts)
 
 
-def picked_from(tokens: str) -> np.ndarray:
+def leads(tokens: str) -> np.ndarray:
     """CP-LRP's r with LOO minus AttnLRP's, of each embedded review, as the scene shows it."""
     protocol, (attnlrp, cp, loo) = Protocol(tokens=tokens), explained()
     return np.array(
@@ -137,7 +137,7 @@ def front_numbers(results: str) -> Iterator[tuple[str, str]]:
         yield f"sst2-12, {method}", number(interval(r.sel(explainer=method, **stated)).mean)
     for row in paper_table("table2"):
         yield f"paper, {row['dataset']}, {row['method']}", number(row["loo_r"])
-    both = {tokens: picked_from(tokens) for tokens in TOKEN_CHOICES}
+    both = {tokens: leads(tokens) for tokens in TOKEN_CHOICES}
     for tokens, ahead in both.items():
         level = abs(ahead) < MARGIN
         for name, found in (

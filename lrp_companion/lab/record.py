@@ -9,6 +9,8 @@ Interval(mean=-0.0211, low=-0.0282, high=-0.0141, n=872, undefined=0, level=0.95
 
 from __future__ import annotations
 
+import fnmatch
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +24,7 @@ import pandas as pd
 import xarray as xr
 
 from lrp_companion.checks import InputError, SourceError
+from lrp_companion.extras import extra
 from lrp_companion.lab.labelled import mean, r_with_loo
 from lrp_companion.lab.load import AnswerRun, AnyRun, TextRun, load_run, nearby
 from lrp_companion.masks import mask_label, masks_on_paths
@@ -36,6 +39,9 @@ NAMES = {
     "imdb-6": "imdb-companion-6-seed-1",
 }
 """Short names of the runs on whole data sets: data and layers."""
+RECORDS, CACHE = "LRP_COMPANION_RECORDS", "LRP_COMPANION_CACHE"
+"""Variables: the address that records are fetched from, and the folder where they are kept."""
+CHECKSUMS = "checksums.txt"
 LOO = "loo attention-mask"
 COUNTED = {"words": "no-special", "no-first": "no-first", "all": "all"}
 STATISTICS = ("pearson", "spearman")
@@ -158,8 +164,8 @@ class Record:
         return r.transpose("bypassed", "site", "tokens", "statistic", "text")
 
 
-def open_record(name: str, *, results: str | os.PathLike[str] = "results") -> Record:
-    """Open a record by its name.
+def open_record(name: str, *, results: str | os.PathLike[str] = "results", address: str = "") -> Record:
+    """Open a record by its name: from a folder here or above, else fetched, its checksum compared.
 
     Parameters
     ----------
@@ -167,6 +173,8 @@ def open_record(name: str, *, results: str | os.PathLike[str] = "results") -> Re
         "maps/sst2-companion" or "base/sst2-seed-0-maps"; with `*` several trainings that explain the same
         texts, such as "trainings/sst2-companion-6-short-seed-*".
     results : the folder of the records, here or in a folder above.
+    address : where a release has the zips of its records and `checksums.txt`; by default the variable
+        `LRP_COMPANION_RECORDS`. Without one nothing is fetched.
 
     Raises
     ------
@@ -175,21 +183,28 @@ def open_record(name: str, *, results: str | os.PathLike[str] = "results") -> Re
     >>> open_record("sst2-12")                    # doctest: +SKIP
     Record('sst2-12', 872 texts)
     """
-    folder = nearby(results)
-    path = NAMES.get(name, name)
-    found = [path] if "*" not in path else sorted(_matching(folder, path))
+    folder, path = nearby(results), NAMES.get(name, name)
+    parts = _parts(folder, path)
+    if not parts and (address := address or os.environ.get(RECORDS, "")):
+        folder = _fetched(path, address)
+        parts = _parts(folder, path)
+    if not parts:
+        no_address = "" if address else f", and {RECORDS} names no address to fetch it from"
+        got, expected = f"{name!r}, not in {folder}{no_address}", "a record, such as sst2-12"
+        raise SourceError("open_record", got=got, expected=expected, hint="results/README.md lists them")
+    return Record(name, folder, parts)
+
+
+def _parts(folder: Path, path: str) -> dict[str, Any]:
     parts: dict[str, Any] = {}
-    for each in found:
+    for each in [path] if "*" not in path else sorted(_matching(folder, path)):
         if (folder / each / "manifest.json").is_file():
             parts[each] = load_run(folder / each)
         elif (folder / f"{each}.npz").is_file():
             parts[each] = dict(np.load(folder / f"{each}.npz"))
         elif (folder / f"{each}.json").is_file():
             parts[each] = {}  # all that it has is its config
-    if not parts:
-        got, expected = f"{name!r} in {folder}", "a record, such as sst2-12 or maps/sst2-companion"
-        raise SourceError("open_record", got=got, expected=expected, hint="results/README.md lists them")
-    return Record(name, folder, parts)
+    return parts
 
 
 def _matching(folder: Path, pattern: str) -> Iterator[str]:
@@ -197,6 +212,28 @@ def _matching(folder: Path, pattern: str) -> Iterator[str]:
         yield path.parent.relative_to(folder).as_posix()
     for path in folder.glob(f"{pattern}.npz"):
         yield path.relative_to(folder).with_suffix("").as_posix()
+
+
+def archive(name: str) -> str:
+    """The file of a release that holds a record.
+
+    >>> archive("maps/sst2-companion")
+    'maps--sst2-companion.zip'
+    """
+    return f"{name.replace('/', '--')}.zip"
+
+
+def _fetched(pattern: str, address: str) -> Path:
+    """The folder with the records of an address that match, fetched unless they were."""
+    with extra("open_record"):
+        import pooch
+    cache = os.environ.get(CACHE) or pooch.os_cache("lrp-companion")
+    place = Path(cache, hashlib.sha256(address.encode()).hexdigest()[:12])
+    release = pooch.create(place, f"{address.rstrip('/')}/", registry={CHECKSUMS: None})
+    release.load_registry(release.fetch(CHECKSUMS))
+    for file in fnmatch.filter(release.registry_files, archive(pattern)):
+        release.fetch(file, processor=pooch.Unzip(extract_dir="results"))
+    return Path(release.path) / "results"
 
 
 def interval(values: Any) -> Any:

@@ -101,7 +101,7 @@ def main(*arguments: str) -> None:
                 encoder = "MPNet" if family == "mpnet" else model  # of one wiring all trainings
                 of_pair = leads.setdefault((one, other), {}).setdefault(encoder, [])
                 of_pair.append(lead.mean("example").values)
-    for (one, other), by_encoder in leads.items() if len(folders) > 1 else ():
+    for (one, other), by_encoder in ((pair, of) for pair, of in leads.items() if len(of) > 1):
         each = np.array([np.mean(trainings, 0) for trainings in by_encoder.values()])  # encoder x reading
         print(f"\n{METHODS[one]} - {METHODS[other]}, over {', '.join(by_encoder)}")
         half = stats.t.ppf(0.975, len(each) - 1) * stats.sem(each, axis=0)

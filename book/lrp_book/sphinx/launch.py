@@ -28,6 +28,7 @@ SWITCH = (
     '<button class="code-switch" type="button" aria-pressed="true">'
     'Code: <span class="shown">shown</span><span class="hidden">hidden</span></button>'
 )
+ZIP = ' <a href="{href}" download>Run it on your machine: notebook and records (zip, {size})</a>'
 _ADDRESS = re.compile(r"https://github\.com/[A-Za-z0-9-]+/[A-Za-z0-9._-]+")
 
 
@@ -111,10 +112,16 @@ def add_links(app: Sphinx, config: Config) -> None:
     config.html_static_path.append(str(STATIC))
 
 
-def offer_code(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
-    """Put one switch below the title of a page with cells, which shows or hides the code of all pages."""
+def offer_doors(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    """Put below the title of a page with cells a switch, which shows or hides the code of all pages, and the
+    chapter's zip.
+    """
     if 'class="cell_input' in context.get("body", ""):
-        context["body"] = context["body"].replace("</h1>", f"</h1>\n{SWITCH}", 1)
+        bundle, doors = Path(app.srcdir, "zips", f"{Path(pagename).name}.zip"), SWITCH
+        if bundle.is_file():
+            size = f"{bundle.stat().st_size / 1e6:.1f} MB"
+            doors += ZIP.format(href=f"{context['content_root']}zips/{bundle.name}", size=size)
+        context["body"] = context["body"].replace("</h1>", f"</h1>\n<p>{doors}</p>", 1)
         app.add_js_file("companion/code.js")
         app.add_css_file("companion/code.css")
 
@@ -122,7 +129,7 @@ def offer_code(app: Sphinx, pagename: str, templatename: str, context: dict[str,
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension (called by Sphinx)."""
     app.connect("config-inited", add_links)
-    app.connect("html-page-context", offer_code)
+    app.connect("html-page-context", offer_doors)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
