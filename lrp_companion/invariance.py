@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from lrp_companion.attribution import SITES, Attribution
+from lrp_companion.checks import choose
 from lrp_companion.families.symmetries import SYMMETRIES, DoesNotFit, Draw
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, method_call, options_of
@@ -118,7 +119,7 @@ def symmetries(
     from positions to words  moves AttnLRP, word ...
     """
     check_classifier("symmetries", clf)
-    wanted = SYMMETRIES if names is None else names
+    wanted = [choose("symmetries", "name", one, tuple(SYMMETRIES)) for one in names or SYMMETRIES]
     calls = [method_call(name) for name in (default_methods(clf) if methods is None else methods)]
     here = exact_copy(clf)
     maps = maps_by(here, texts, calls)

@@ -90,5 +90,5 @@ def test_a_class_can_be_named_and_bad_input_is_refused(clf: Any) -> None:
     ):
         with pytest.raises(InputError, match=part):
             layer_relevance(clf, TEXT, **options)
-    with pytest.raises(InputError, match="one string"):
+    with pytest.raises(InputError, match="one text"):
         layer_relevance(clf, [TEXT, TEXT])

@@ -86,7 +86,7 @@ def test_page_renders_and_asks_no_other_host(opened: tuple[str, Any, Watch]) -> 
     assert seen["asked"] == seen["typeset"] and not seen["failed"], seen
     assert not seen["broken"], seen
     if name.startswith("notebooks/"):
-        assert seen["typeset"] > 0 and seen["pictures"] > 0, seen
+        assert seen["pictures"] > 0, seen
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])

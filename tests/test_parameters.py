@@ -29,7 +29,7 @@ def project_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"seed": "-1"}, "SEED -1"),
         ({"model": "./nowhere"}, "'./nowhere', which is not a folder"),
         ({"data_dir": "nowhere"}, "without sst2/validation.parquet"),
-        ({"data_dir": "a\0b"}, "no path can hold"),
+        ({"data_dir": "a\0b"}, "DATA_DIR a"),
         ({"source": "folder"}, "SOURCE=folder and no folder"),
         ({"source": "hub", "data_dir": "x"}, "DATA_DIR with SOURCE=hub"),
         ({"limit": "abc"}, "limit='abc'"),

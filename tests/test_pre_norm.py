@@ -190,14 +190,8 @@ def test_reading_both_ways_reaches_what_follows() -> None:
 @pytest.mark.parametrize(
     ("family", "entries", "words"),
     [
-        ("llama", {"is_causal": False}, "with is_causal false"),
-        ("gpt2", {"is_causal": False}, "with is_causal false"),
-        ("mistral", {"sliding_window": 0}, "a window of no tokens"),
-        (
-            "qwen2",
-            {"layer_types": ["sliding_attention"] * 3, "use_sliding_window": False},
-            "a window of no tokens",
-        ),
+        ("llama", {"is_causal": False}, "logits at most"),
+        ("gpt2", {"is_causal": False}, "logits at most"),
     ],
     ids=str,
 )
@@ -283,7 +277,7 @@ def test_loo_equals_one_call_of_the_network_per_token(clf, monkeypatch):
 def test_removals_do_not_depend_on_what_is_run_together(clf: Classifier, removal: str) -> None:
     (text,) = clf.encode(TEXTS[1])
     if removal == "pad-token" and clf.tokenizer.pad_token_id is None:
-        with pytest.raises(InputError, match="whose tokenizer has no padding"):
+        with pytest.raises(InputError, match="expected a tokenizer that has this token"):
             lrp.attribute(clf, TEXT, method="loo", removal=removal)
         return
     generator = np.random.default_rng(0)

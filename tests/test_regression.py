@@ -10,7 +10,7 @@ import torch
 from tiny_models import TEXTS, build, save, vision
 
 import lrp_companion as lrp
-from lrp_companion.checks import CompanionError, InputError, ModelError
+from lrp_companion.checks import CompanionError, InputError
 from lrp_companion.cli import main
 from lrp_companion.lab.load import load_run
 from lrp_companion.lab.text_run import loo_map
@@ -131,10 +131,3 @@ def test_one_output_of_an_image(family: str, problem_type: str | None) -> None:
     for method in ("loo", "attnlrp", "cp-lrp", "mask-gradient"):
         (record,) = lrp.attribute(clf, pixels, method=method)
         assert record.logit == pytest.approx(value, abs=NEAR) and np.isfinite(record.scores).all()
-
-
-def test_one_output_of_another_kind_is_refused() -> None:
-    network, tokenizer = build("bert", labels=1)
-    network.config.problem_type = "single_label_classification"
-    with pytest.raises(ModelError, match="with 1 label; expected a classifier with at least 2 labels"):
-        load_classifier(network, tokenizer)

@@ -166,10 +166,10 @@ def test_without_a_mask_token_only_its_removal_is_refused() -> None:
     clf, data = load_classifier(network, tokenizer), load_dataset({"text": COLUMNS["text"]}, text="text")
     assert clf.mask_id is None and attribute(clf, ROWS[0][0], method="loo", removal="delete")
     for options in ({"method": "loo", "removal": "mask-token"}, {"method": "ig", "baseline": "mask-token"}):
-        with pytest.raises(InputError, match="whose tokenizer has no mask token"):
+        with pytest.raises(InputError, match="expected a tokenizer that has this token"):
             attribute(clf, ROWS[0][0], **options)
     assert TextJobs(clf, data, **FEW).removals == ("attention-mask", "pad-token", "delete")
-    with pytest.raises(InputError, match="has no mask token"):
+    with pytest.raises(InputError, match="expected a tokenizer that has this token"):
         TextJobs(clf, data, **FEW, removals=("attention-mask", "mask-token"))
 
 
@@ -183,7 +183,7 @@ def test_a_target_by_its_label() -> None:
     clf = load_classifier(*build("bert", labels=3))
     by_name = attribute(clf, [ROWS[0][0], ROWS[1][0]], method="cp-lrp", target=["mixed", 0])
     assert [record.target for record in by_name] == [2, 0]
-    with pytest.raises(InputError, match=r"its label \(negative, positive, mixed\)"):
+    with pytest.raises(InputError, match="its label"):
         attribute(clf, ROWS[0][0], method="cp-lrp", target="neutral")
 
 

@@ -130,7 +130,7 @@ def test_what_is_missing_is_said() -> None:
     tagger, masked = of_task("bert", "ForTokenClassification"), of_task("bert", "ForMaskedLM")
     classifier = load_classifier(*build("bert"))
     for clf, text, options, message in (
-        (tagger, "a film", {}, "no position; expected the token whose classes are explained, from 0 to 3"),
+        (tagger, "a film", {}, "no position; expected the token that is read, from 0 to 3"),
         (tagger, "a film", {"position": 4}, "position 4; expected the token"),
         (tagger, ["a film of grace", "dull"], {"position": 3}, "from 0 to 2"),
         (tagger, "a film", {"position": "1"}, "position '1'"),

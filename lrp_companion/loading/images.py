@@ -198,6 +198,10 @@ def _array(value: Any, name: str) -> np.ndarray:
         array = plain_array("encode", name, value)
     except ValueError:
         array = np.array(None)
+    if np.ma.is_masked(value):  # NumPy would read what is under the mask
+        raise _refused(
+            f"{name}, of which {np.ma.count_masked(value)} entries are masked", expected, "fill them"
+        )
     if array.dtype.kind in "uif" and array.ndim in (2, 3, 4) and array.size:
         return array
     kind = f"shape {array.shape}" if array.dtype.kind in "uif" else f"type {type(value).__name__}"
