@@ -158,7 +158,7 @@ def page() -> str:
         )
     return (
         f'<style>{TABLE_CSS}</style><p><label>Find <input type="search" id="look-up-asked" size="40" '
-        f'style="max-width:100%;box-sizing:border-box" '
+        f'style="max-width:75vw" '
         f'value="Table 2, SST-2, 12 layers, Pearson, words"></label> <output id="look-up-shown"></output> · '
         f'<a href="../_static/{FILE}" download>All as CSV</a></p>'
         '<figure class="lrp-table" id="look-up"><div role="region" tabindex="0" aria-label="All numbers">'
