@@ -59,7 +59,7 @@ def main(out: Path) -> None:
     assert len(records["attnlrp"].top(3)) == 3
     r = lrp.agreement(records["attnlrp"], records["loo"])
     print(f"r with LOO {r:.3f}; " + ", ".join(records["loo"].tokens))
-    for ending in (".html", ".svg", ".png", ".pdf", ".tex", ".json"):
+    for ending in (".html", ".svg", ".png", ".pdf", ".json"):
         records["attnlrp"].save(out / f"map{ending}")
     lrp.token_heatmap(list(records.values())).save(out / "methods.html")
     lattice = lrp.layer_lattice(clf, text)
