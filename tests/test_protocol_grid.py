@@ -273,9 +273,3 @@ def test_the_curve_of_the_record_and_the_choices_that_hold_it():
     assert [round(row[name] / 432, 2) for name in ("above", "across", "below")] == [0.23, 0.14, 0.62]
     assert row["median"] == pytest.approx(np.median(cells.effects)) == pytest.approx(-0.023, abs=5e-4)
     assert row["p"] < 0.002 and row["p of the count"] < 0.002 and 40 < row["by chance"] < 130 < row["below"]
-    assert specification.held_by(d) == pytest.approx(0.896, abs=0.001)
-    assert [round(specification.held_by(d, [name]), 3) for name in ("target", "statistic")] == [0.0, 0.005]
-    drawn = specification.cells_to_draw(d)
-    assert drawn.shape == (3, 2, 2)
-    by_hand = cells.effects.mean((3, 4, 5))
-    assert [value.mean for value in drawn.values.ravel()] == pytest.approx(by_hand.ravel())

@@ -21,12 +21,12 @@ from lrp_companion.methods import METHODS
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.show import (
     layer_curves,
-    method_dots,
     table,
     terminal_table,
     token_heatmap,
 )
 from lrp_companion.show.canvas import Drawing, drawing
+from lrp_companion.show.figures import dots
 from lrp_companion.show.palette import INK, QUIET, STYLES, diverging, diverging_map, hexes, styles
 from lrp_companion.show.tokens import _width
 
@@ -343,12 +343,12 @@ def test_names_of_lines_fit_the_figure():
     assert all(upper.y0 >= lower.y1 - 0.5 for lower, upper in itertools.pairwise(boxes))
 
 
-def test_method_dots_hold_the_intervals():
+def test_dots_hold_the_intervals():
     groups = {
         "ours": {"loo": bootstrap_mean([1.0]), "cp-lrp": interval(0.5)},
         "with positions": {"cp-lrp": interval(0.3), "mine": interval(-0.2)},
     }
-    figure = method_dots(groups, paper={"cp-lrp": 0.52})
+    figure = dots(groups, paper={"cp-lrp": 0.52})
     assert_draws(figure)
     for axes, group in zip(figure.axes, groups.values(), strict=True):
         assert [label.get_text() for label in axes.get_yticklabels()] == [styles([m])[m].label for m in group]
@@ -357,7 +357,7 @@ def test_method_dots_hold_the_intervals():
             assert (i.mean,) in drawn
             assert np.isnan(i.low) or (i.low, i.high) in drawn
         assert (0.52,) in drawn
-    assert "CP-LRP 0.50 [0.40, 0.60]" in repr(figure)
+    assert "cp-lrp 0.50" in repr(figure)
 
 
 def test_figures_leave_no_state_behind():

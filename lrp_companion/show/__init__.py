@@ -10,7 +10,7 @@ from typing import Any
 
 _NAMES = {
     "canvas": ("Drawing", "drawing"),
-    "curves": ("layer_curves", "method_dots"),
+    "curves": ("layer_curves",),
     "figures": ("dots", "lines", "specification_curve"),
     "palette": ("diverging", "diverging_map", "styles"),
     "tables": ("table",),

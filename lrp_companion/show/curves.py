@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from lrp_companion.metrics import Interval
-from lrp_companion.registry import Style
 from lrp_companion.show.canvas import (
     LOOK,
     SLIDE,
@@ -20,7 +19,6 @@ from lrp_companion.show.canvas import (
     drawing,
     headline,
     label_ends,
-    label_points,
     limits,
     settle,
 )
@@ -125,75 +123,3 @@ def layer_alt(paths: Mapping[str, Sequence[Interval]], quantity: str, title: str
         for name, steps in paths.items()
     )
     return f"{title + '. ' if title else ''}{quantity} by bypassed layers: {walks}."
-
-
-@mpl.rc_context(LOOK)
-def method_dots(
-    groups: Mapping[str, Mapping[str, Interval]],
-    *,
-    paper: Mapping[str, float] | None = None,
-    quantity: str = "mean r with LOO",
-    title: str | None = None,
-    wide: bool = False,
-) -> Drawing:
-    """Draw one mean with its interval per method, a panel per group (protocol, data set), on one axis.
-
-    Parameters
-    ----------
-    groups : panel title to method to interval.
-    paper : the paper's value by method, drawn as open squares and named as the paper's, in every panel.
-    wide : panels side by side, as on a slide.
-    """
-    count = sum(map(len, groups.values()))
-    ratios: dict[str, Any] = (
-        {} if wide else {"height_ratios": [len(group) + 0.6 for group in groups.values()]}
-    )
-    figure, panels = drawing(
-        _dots_alt(groups, quantity, title),
-        **_grid(len(groups), wide=wide, height=0.8 + 0.35 * len(groups) + 0.25 * count),
-        sharex=True,
-        **ratios,
-    )
-    for axes, (panel, group) in zip(panels, groups.items(), strict=True):
-        looks = styles(group)
-        for row, (method, interval) in enumerate(group.items()):
-            _dot(axes, row, interval, looks[method])
-            if paper and method in paper:
-                look: dict[str, Any] = {"marker": "s", "markersize": 6.5, "linestyle": "none"}
-                empty: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": QUIET}
-                axes.plot(paper[method], row, label=PAPER_LABEL, **look, **empty)
-        axes.set_yticks(range(len(group)), [looks[method].label for method in group])
-        axes.set_ylim(len(group) - 0.4, -0.6)
-        axes.grid(visible=False, axis="y")
-        axes.axvline(0, color=INK, linewidth=0.9)
-        axes.set_title(panel)
-    for axes in panels if wide else panels[-1:]:
-        axes.set_xlabel(quantity)
-    _name_paper(panels[0], next(iter(groups.values())), paper or {})
-    headline(figure, title)
-    settle(figure)
-    return figure
-
-
-def _name_paper(axes: Axes, group: Mapping[str, Interval], paper: Mapping[str, float]) -> None:
-    """Name the paper's square that is farthest from this project's mean, where there is room."""
-    away = {name: abs(paper[name] - group[name].mean) for name in group if name in paper}
-    if away:
-        name = max(away, key=lambda method: away[method])
-        label_points(axes, [Name(PAPER_NAME, paper[name], list(group).index(name), QUIET)])
-
-
-def _dots_alt(groups: Mapping[str, Mapping[str, Interval]], quantity: str, title: str | None) -> str:
-    sentences = [f"{title + '. ' if title else ''}{quantity} by method."]
-    for panel, group in groups.items():
-        looks = styles(group)
-        listed = ", ".join(f"{looks[name].label} {interval.text(2)}" for name, interval in group.items())
-        sentences.append(f"{panel}: {listed}.")
-    return " ".join(sentences)
-
-
-def _dot(axes: Axes, row: int, interval: Interval, style: Style) -> None:
-    if not np.isnan(interval.low):
-        ends = [interval.low, interval.high]
-        axes.plot(ends, [row, row], color=style.colour, linewidth=2.2, solid_capstyle="butt")
-    axes.plot(interval.mean, row, marker=style.marker, color=style.colour, markersize=7, linestyle="none")

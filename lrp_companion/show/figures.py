@@ -5,7 +5,7 @@ Each takes what `lrp_companion.interval` gives, an `xarray.Dataset` of mean, low
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
@@ -27,6 +27,7 @@ from lrp_companion.show.canvas import (
 )
 from lrp_companion.show.palette import INK, QUIET, styles
 
+PARTS = ("mean", "low", "high")
 PAPER: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": QUIET, "color": QUIET}
 SIDES = {"below": "#6b3fb0", "level": "#8a8a8a", "above": "#00755e"}
 """The colours of AttnLRP and CP-LRP, for whichever is ahead, and grey."""
@@ -34,7 +35,7 @@ SIDES = {"below": "#6b3fb0", "level": "#8a8a8a", "above": "#00755e"}
 
 @mpl.rc_context(LOOK)
 def dots(
-    means: xr.Dataset | Mapping[str, Interval],
+    means: xr.Dataset | Mapping[str, Any],
     *,
     paper: Mapping[str, float] | None = None,
     quantity: str = "mean r with LOO",
@@ -45,34 +46,30 @@ def dots(
 
     Parameters
     ----------
-    means : what `interval` gives, with one axis or two; or names to intervals.
+    means : what `interval` gives, with one axis or two; or names to intervals; or these for each panel.
     paper : the paper's value by row, an open square.
     wide : panels side by side.
     """
-    rows = _dataset(means)
-    panels = (
-        {"": rows}
-        if len(rows.dims) == 1
-        else {str(of): rows.isel({_first(rows): k}) for k, of in _steps(rows)}
-    )
-    names = [str(name) for name in next(iter(panels.values()))[_last(rows)].values]
+    panels = _panels(means)
+    count = max(map(len, panels.values()))
     size = (1, len(panels)) if wide else (len(panels), 1)
-    height = SLIDE[1] if wide else 0.8 + len(panels) * (0.3 + 0.27 * len(names))
+    height = SLIDE[1] if wide else 0.8 + len(panels) * (0.3 + 0.27 * count)
     width = {"width": SLIDE[0]} if wide else {}
-    alt = _alt(quantity, title, {of: _told(names, panel) for of, panel in panels.items()})
+    told = {of: _told([*rows], [mean for mean, *_ in rows.values()]) for of, rows in panels.items()}
+    alt = _alt(quantity, title, told)
+    alike = len({tuple(rows) for rows in panels.values()}) == 1
     figure, axes = drawing(
-        alt, rows=size[0], columns=size[1], height=height, sharex=True, sharey=True, **width
+        alt, rows=size[0], columns=size[1], height=height, sharex=True, sharey=alike, **width
     )
-    looks = styles(names)
-    for panel, (of, values) in zip(axes, panels.items(), strict=True):
-        for k, name in enumerate(names):
-            mean, low, high = (float(values[part][k]) for part in ("mean", "low", "high"))
+    for panel, (of, rows) in zip(axes, panels.items(), strict=True):
+        looks = styles(rows)
+        for k, (name, (mean, low, high)) in enumerate(rows.items()):
             panel.plot([low, high], [k, k], color=looks[name].colour, linewidth=2.2, solid_capstyle="butt")
             panel.plot(mean, k, marker=looks[name].marker, color=looks[name].colour, markersize=7)
             if paper and name in paper:
                 panel.plot(paper[name], k, marker="s", markersize=6.5, linestyle="none", **PAPER)
-        panel.set_yticks(range(len(names)), [looks[name].label for name in names])
-        panel.set_ylim(len(names) - 0.4, -0.6)
+        panel.set_yticks(range(len(rows)), [looks[name].label for name in rows])
+        panel.set_ylim(len(rows) - 0.4, -0.6)
         panel.grid(visible=False, axis="y")
         panel.axvline(0, color=INK, linewidth=0.9)
         panel.set_title(of)
@@ -100,14 +97,9 @@ def lines(
     levels : intervals drawn across, by name, such as AttnLRP and CP-LRP.
     """
     along = _last(means)
-    named = (
-        {quantity: means}
-        if len(means.dims) == 1
-        else {str(of): means.isel({_first(means): k}) for k, of in _steps(means)}
-    )
-    alt = _alt(
-        quantity, title, {of: _told([*map(str, means[along].values)], line) for of, line in named.items()}
-    )
+    named = {quantity: means} if len(means.dims) == 1 else _by_first(means)
+    steps = [str(value) for value in means[along].values]
+    alt = _alt(quantity, title, {of: _told(steps, line["mean"].values) for of, line in named.items()})
     size: dict[str, Any] = {"height": SLIDE[1], "width": SLIDE[0]} if wide else {"height": 3.4}
     figure, (axes,) = drawing(alt, **size)
     looks, x = styles(named), np.arange(means.sizes[along])
@@ -178,13 +170,21 @@ def _options(axes: Axes, flat: xr.Dataset, options: Sequence[tuple[str, Any]], x
     axes.grid(visible=False)
 
 
-def _dataset(means: xr.Dataset | Mapping[str, Interval]) -> xr.Dataset:
+def _panels(means: xr.Dataset | Mapping[str, Any]) -> dict[str, dict[str, tuple[float, float, float]]]:
+    """Mean, low and high of each row of each panel."""
     if isinstance(means, xr.Dataset):
-        return means
-    parts = {
-        part: ("row", [getattr(one, part) for one in means.values()]) for part in ("mean", "low", "high")
+        parts = {"": means} if len(means.dims) == 1 else _by_first(means)
+        columns = {of: zip(*(part[name].values for name in PARTS), strict=True) for of, part in parts.items()}
+        names = [str(name) for name in means[_last(means)].values]
+        return {of: dict(zip(names, map(tuple, rows), strict=True)) for of, rows in columns.items()}
+    groups = means if all(isinstance(rows, Mapping) for rows in means.values()) else {"": means}
+    return {
+        of: {name: (one.mean, one.low, one.high) for name, one in rows.items()} for of, rows in groups.items()
     }
-    return xr.Dataset(parts, {"row": list(means)})
+
+
+def _by_first(means: xr.Dataset) -> dict[str, xr.Dataset]:
+    return {str(of): means.isel({_first(means): k}) for k, of in enumerate(means[_first(means)].values)}
 
 
 def _first(rows: xr.Dataset) -> str:
@@ -195,13 +195,8 @@ def _last(rows: xr.Dataset) -> str:
     return str(rows["mean"].dims[-1])
 
 
-def _steps(rows: xr.Dataset) -> list[tuple[int, Any]]:
-    return list(enumerate(rows[_first(rows)].values))
-
-
-def _told(names: Sequence[str], values: xr.Dataset) -> str:
-    pairs = zip(names, values["mean"].values, strict=True)
-    return ", ".join(f"{name} {mean:.2f}" for name, mean in pairs)
+def _told(names: Sequence[str], means: Iterable[float]) -> str:
+    return ", ".join(f"{name} {mean:.2f}" for name, mean in zip(names, means, strict=True))
 
 
 def _alt(quantity: str, title: str | None, told: Mapping[str, str]) -> str:

@@ -95,7 +95,7 @@ def table2_dots(run: TextRun) -> Any:
     """A matplotlib figure of every method's agreement with LOO, a panel per protocol; the paper's values are
     open squares.
     """
-    from lrp_companion.show.curves import method_dots
+    from lrp_companion.show.figures import dots
 
     groups, paper = {}, {}
     for name, protocol in PROTOCOLS.items():
@@ -103,9 +103,7 @@ def table2_dots(run: TextRun) -> Any:
         groups[name] = {row["method"]: row["r"] for row in rows if row["r"].n}
         if protocol == DEFAULT_PROTOCOL:
             paper = {row["method"]: row["r, paper"] for row in rows if row["r, paper"] is not None}
-    return method_dots(
-        groups, paper=paper, title=f"Which method is closest to LOO? {run.name}, n = {run.n:,}"
-    )
+    return dots(groups, paper=paper, title=f"Which method is closest to LOO? {run.name}, n = {run.n:,}")
 
 
 def table2_curves(run: TextRun, *, digits: int = 2) -> Table:

@@ -7,20 +7,17 @@ rule is ahead by chance counts in hundreds. The test turns the signs of whole se
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from lrp_companion.lab.labelled import mean, r_with_loo
+from lrp_companion.lab.labelled import r_with_loo
 from lrp_companion.lab.load import TextRun
 from lrp_companion.lab.paper.primary import PAIR
 from lrp_companion.schema import MAP_CHOICES
 
 Row = dict[str, Any]
-CARRIERS = ("site", "tokens", "map")
-"""The choices that carry most of the variance on SST-2: their twelve cells are drawn."""
 Z = 1.959964  # of a 95 % interval
 
 
@@ -76,15 +73,3 @@ def specification(d: xr.DataArray, *, flips: int = 2000, seed: int = 0) -> Row:
 
 def _p(statistic: np.ndarray) -> float:
     return float((1 + (statistic[1:] >= statistic[0] - 1e-12).sum()) / len(statistic))
-
-
-def cells_to_draw(d: xr.DataArray, choices: Sequence[str] = CARRIERS) -> xr.DataArray:
-    """Mean difference and interval (`Interval`) in the cells of some choices, over all others."""
-    return mean(d.mean([name for name in d.dims if name not in (*choices, "example")]))
-
-
-def held_by(d: xr.DataArray, choices: Sequence[str] = CARRIERS) -> float:
-    """The share of the variance over all combinations that some choices hold, each alone and together."""
-    means = d.mean("example")
-    kept = means.mean([name for name in means.dims if name not in choices])
-    return float(kept.var() / means.var())
