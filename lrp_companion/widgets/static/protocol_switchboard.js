@@ -784,6 +784,14 @@ function moreOf(model) {
 }
 
 /**
+ * What is counted above the curve.
+ * @param {Board} board
+ * @param {Run} run
+ * @returns {string}
+ */
+const titled = (board, run) => `combinations on ${run.label}, by ${board.a} minus ${board.b}`;
+
+/**
  * All combinations: the curve, the options beneath it, and the cursor.
  * @param {Model<State>} model
  * @param {Board} board
@@ -828,9 +836,7 @@ function overview(model, board, go, axis) {
       h("span", { class: "lrp-way lrp-down" }, `${board.b} nearer ↓`),
     );
     fold.show();
-    title.textContent = `${n < whole ? "" : "All "}${
-      count(n)
-    } combinations on ${run.label}, by ${board.a} minus ${board.b}`;
+    title.textContent = `${n < whole ? "" : "All "}${count(n)} ${titled(board, run)}`;
     more.paint(board, whole, n);
     tally.replaceChildren(...tallies(board, table));
   };
