@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from transformers import AutoModelForSequenceClassification
 
 from benchmarks import peers
@@ -27,7 +28,7 @@ from lrp_companion.masks import path_masks
 from lrp_companion.methods import explain, removal_evaluator
 from lrp_companion.metrics import pearson, perturbation_curve
 from lrp_companion.metrics.faithfulness import ORDERS
-from lrp_companion.propagation import all_masks
+from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.sources import Dataset
 from lrp_companion.tape.batching import pad
 from lrp_companion.tape.encoder import Encoder
@@ -60,6 +61,7 @@ class Size:
     lattice_layers: tuple[int, ...]
     batches: tuple[int, ...]
     wide_layers: int
+    peer_lengths: tuple[int, ...]
     minimum: float
 
 
@@ -77,9 +79,10 @@ FULL = Size(
     (2, 4, 6, 8, 10, 12),
     (1, 2, 4, 8, 16, 32, 64, 128, 256),
     12,
+    (16, 64, 256),
     0.2,
 )
-QUICK = Size(2, 3, 1, 1, 1, 2, 6, (8, 16), (8, 16), (2, 4), (2, 4), (1, 4), 2, 0.0)
+QUICK = Size(2, 3, 1, 1, 1, 2, 6, (8, 16), (8, 16), (2, 4), (2, 4), (1, 4), 2, (8,), 0.0)
 
 
 @dataclass(frozen=True)
@@ -257,7 +260,7 @@ def gradients(bench: Bench) -> Iterator[Row]:
 
 
 def relevance(bench: Bench) -> Iterator[Row]:
-    """A batch through LRP against its forward and against automatic differentiation."""
+    """LRP against a forward and against automatic differentiation."""
     clf, (texts, targets) = bench.clf, bench.first(32)
     ids, mask = pad([t.input_ids for t in texts], clf.pad_id, clf.device)
     chosen = torch.tensor(targets)
@@ -265,17 +268,60 @@ def relevance(bench: Bench) -> Iterator[Row]:
     def ours() -> list[np.ndarray]:
         return [record.scores for record in explain("attnlrp", clf, texts, targets, progress=False)]
 
-    def autograd() -> torch.Tensor:
-        return peers.attnlrp_autograd(clf.encoder.wiring, ids, mask, chosen)
-
-    expected = [row[: len(text)].numpy() for row, text in zip(autograd(), texts, strict=True)]
-    same = _equal("AttnLRP and the modified gradient", ours(), expected)
-    seconds = bench.time({"ours": ours, "autograd": autograd, "forward": lambda: clf.logits(ids, mask)})
+    seconds = bench.time({"ours": ours, "forward": lambda: clf.logits(ids, mask)})
     what, forward = f"AttnLRP, batch of {len(texts)}", "one forward of the batch"
     note = f"the transformers model's forward, padded to {ids.shape[1]} tokens"
     note = f"{note}; ours splits the texts into batches with less padding"
     yield _row(what, forward, 2.3, seconds["ours"], seconds["forward"], at_most=True, note=note)
-    yield _row(what, "autograd, modified gradient", 1.2, seconds["autograd"], seconds["ours"], **same)
+    chosen = torch.tensor(targets)
+    yield from _beside_autograd(bench, f"batch of {len(texts)}", texts, ids, mask, chosen)
+    for tokens in bench.size.peer_lengths:
+        text = bench.text_of(tokens)
+        one = torch.tensor([text.input_ids])
+        yield from _beside_autograd(bench, f"{tokens} tokens", [text], one, torch.ones_like(one), chosen[:1])
+
+
+def _beside_autograd(
+    bench: Bench, name: str, texts: list[EncodedText], ids: Tensor, mask: Tensor, chosen: Tensor
+) -> Iterator[Row]:
+    """Either rule, and both from one forward, against the modified gradient with fused attention."""
+    clf, targets = bench.clf, chosen.tolist()
+    wholly = frozenset(range(1, clf.card.layers + 1))
+
+    def ours(method: str) -> list[np.ndarray]:
+        return [record.scores for record in explain(method, clf, texts, targets, progress=False)]
+
+    def theirs(bypass: bool) -> Tensor:
+        return peers.lrp_autograd(clf.encoder.wiring, ids, mask, chosen, bypass=bypass)
+
+    @torch.no_grad()
+    def both() -> list[Tensor]:
+        tape = clf.encoder.forward(ids, mask, only_read=True)
+        start = torch.eye(len(clf.labels))[chosen]
+        parts = some_masks(tape, start, [frozenset(), wholly])
+        return [parts[frozenset()]["word"], parts[wholly]["word"]]
+
+    sides = {
+        "AttnLRP": lambda: ours("attnlrp"),
+        "AttnLRP, autograd": lambda: theirs(False),
+        "CP-LRP": lambda: ours("cp-lrp"),
+        "CP-LRP, autograd": lambda: theirs(True),
+        "both": both,
+    }
+    seconds = bench.time(sides, repeats=3 * bench.size.repeats)
+    both_theirs = [
+        a + b for a, b in zip(seconds["AttnLRP, autograd"], seconds["CP-LRP, autograd"], strict=True)
+    ]
+    peer = "autograd with fused attention"
+    for k, (what, method) in enumerate({"AttnLRP": "attnlrp", "CP-LRP": "cp-lrp"}.items()):
+        expected = [row[: len(text)].numpy() for row, text in zip(theirs(bool(k)), texts, strict=True)]
+        same = _equal(f"{what} and the modified gradient", ours(method), expected)
+        times = seconds[what], seconds[f"{what}, autograd"]
+        yield _row(f"{what}, {name}", peer, 1.03, *times, at_most=True, **same)
+    same = _equal("both rules", [row.numpy() for row in both()], [theirs(k).numpy() for k in (False, True)])
+    note = "from one forward, against the peer twice"
+    what = f"AttnLRP and CP-LRP, {name}"
+    yield _row(what, peer, 0.85, seconds["both"], both_theirs, at_most=True, note=note, **same)
 
 
 def mask_gradients(bench: Bench) -> Iterator[Row]:

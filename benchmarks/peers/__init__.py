@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -61,46 +62,81 @@ def ig_captum(clf: Classifier, text: EncodedText, target: int, *, n_steps: int) 
     return scores[0].sum(-1).detach().double().numpy()
 
 
-def _half(x: Tensor) -> Tensor:
-    """The same value, half of the gradient."""
-    return 0.5 * x + 0.5 * x.detach()
+class _Norm(torch.autograd.Function):
+    """LayerNorm whose spread is constant on the way back, as one operation."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: torch.nn.LayerNorm) -> Tensor:
+        out, _, inverse = torch.native_layer_norm(
+            x, layer.normalized_shape, layer.weight, layer.bias, layer.eps
+        )
+        ctx.save_for_backward(inverse * layer.weight)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        (scale,) = ctx.saved_tensors
+        g = g * scale
+        return g - g.mean(-1, keepdim=True), None
 
 
-def _norm(x: Tensor, layer: torch.nn.LayerNorm) -> Tensor:
-    """LayerNorm with a spread that is constant."""
-    centred = x - x.mean(-1, keepdim=True)
-    spread = (centred.square().mean(-1, keepdim=True) + layer.eps).sqrt()
-    return layer.weight * (centred / spread.detach()) + layer.bias
+class _Slope(torch.autograd.Function):
+    """An activation that passes back its value over its argument."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
+        out = activation(z)
+        ctx.save_for_backward(out / z)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        (slope,) = ctx.saved_tensors
+        return g * slope, None
 
 
-def attnlrp_autograd(wiring: Wiring, ids: Tensor, attended: Tensor, targets: Tensor) -> Tensor:
-    """AttnLRP at the word embeddings (B, T) as the gradient of a modified network.
+class _Share(torch.autograd.Function):
+    """The same value, a part of the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, part: float) -> Tensor:
+        ctx.part = part
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        return g * ctx.part, None
+
+
+def lrp_autograd(
+    wiring: Wiring, ids: Tensor, attended: Tensor, targets: Tensor, *, bypass: bool = False
+) -> Tensor:
+    """AttnLRP, or with `bypass` CP-LRP, at the word embeddings (B, T) as the gradient of a modified network.
 
     From Achtibat et al. 2024 and Arras et al. 2025. LayerNorm's spread and the slopes of activations are
-    detached; both factors of a product pass half of the gradient.
+    constants. Both factors of a product pass half of the gradient, so queries and keys pass a quarter of the
+    gradient of attention and values a half, and attention is PyTorch's own fused operation.
     """
-
+    of_query, of_value = (0.0, 1.0) if bypass else (0.25, 0.5)
     with torch.enable_grad():
         word = wiring.word(ids).requires_grad_(True)
         x = word + wiring.position(torch.arange(ids.shape[1])[None] + wiring.first_position)
-        x = _norm(x if wiring.type is None else x + wiring.type.weight[0], wiring.embedding_norm)
+        x = _Norm.apply(x if wiring.type is None else x + wiring.type.weight[0], wiring.embedding_norm)
         if wiring.projection is not None:
             x = wiring.projection(x)
-        masked = (attended == 0)[:, None, None]
+        padding = None if attended.all() else attended.bool()[:, None, None]
         for layer in wiring.layers:
-            q, k, v = (
-                m(x).unflatten(-1, (wiring.heads, -1)).transpose(1, 2)
-                for m in (layer.query, layer.key, layer.value)
+            q, k = (
+                m(x).detach() if bypass else _Share.apply(m(x), of_query) for m in (layer.query, layer.key)
             )
-            scores = _half(q @ k.mT / q.shape[-1] ** 0.5).masked_fill(masked, torch.finfo(x.dtype).min)
-            read = _half(scores.softmax(-1) @ v).transpose(1, 2).flatten(2)
-            x = _norm(layer.attention_out(read) + x, layer.attention_norm)
-            z = layer.up(x)
-            x = _norm(layer.down(z * (layer.activation(z) / z).detach()) + x, layer.output_norm)
+            v = _Share.apply(layer.value(x), of_value)
+            q, k, v = (m.unflatten(-1, (wiring.heads, -1)).transpose(1, 2) for m in (q, k, v))
+            read = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=padding)
+            x = _Norm.apply(layer.attention_out(read.transpose(1, 2).flatten(2)) + x, layer.attention_norm)
+            x = _Norm.apply(layer.down(_Slope.apply(layer.up(x), layer.activation)) + x, layer.output_norm)
         x = x[:, 0]
         for linear, activation in wiring.head:
-            z = linear(x)
-            x = z if activation is None else z * (activation(z) / z).detach()
+            x = linear(x) if activation is None else _Slope.apply(linear(x), activation)
         (gradient,) = torch.autograd.grad(x.gather(1, targets[:, None]).sum(), word)
     return (word * gradient).sum(-1).detach()
 

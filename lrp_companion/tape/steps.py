@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,9 +26,19 @@ Activation = Callable[[Tensor], Tensor]
 
 def slope_at_zero(activation: Activation) -> float:
     """`phi'(0)`, the limit of `phi(z) / z` at 0: 1/2 for GELU, 1 for tanh, 0 for PyTorch's ReLU."""
-    with torch.enable_grad():
-        held = next(activation.parameters(), None) if isinstance(activation, nn.Module) else None
-        like = {"dtype": torch.float64} if held is None else {"dtype": held.dtype, "device": held.device}
+    held = next(activation.parameters(), None) if isinstance(activation, nn.Module) else None
+    if held is None:  # it stays as it is
+        return _fixed_slope(activation)
+    return _slope_at(activation, dtype=held.dtype, device=held.device)
+
+
+@lru_cache(maxsize=256)
+def _fixed_slope(activation: Activation) -> float:
+    return _slope_at(activation, dtype=torch.float64)
+
+
+def _slope_at(activation: Activation, **like: Any) -> float:
+    with torch.inference_mode(False), torch.enable_grad():
         zero = torch.zeros((), **like, requires_grad=True)
         return torch.autograd.grad(activation(zero.clone()), zero)[0].item()
 
