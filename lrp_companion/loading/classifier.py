@@ -27,7 +27,7 @@ from lrp_companion.loading.reading import PREPROCESSOR, InMemory, files_of, quie
 from lrp_companion.loading.texts import (
     EncodedText,
     Reader,
-    is_one,
+    kind_of,
     places_read,
     token_texts,
     token_types,
@@ -184,7 +184,7 @@ class Classifier:
     ) -> EncodedText:
         """One text, pair or image, as `encode` gives it; several are refused."""
         one, got = "image" if self.reads_images else "text", f"a text of type {type(text).__name__}"
-        if self.reads_images or is_one(text):
+        if self.reads_images or kind_of(text)[0]:
             encoded = self.encode(text, truncate=truncate, position=position)
             if len(encoded) == 1:
                 return encoded[0]

@@ -19,7 +19,7 @@ from lrp_companion.families.wiring import fresh_rotations
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.loading.reading import quietly
-from lrp_companion.loading.texts import control_ids, is_ids, token_texts, tokenised
+from lrp_companion.loading.texts import control_ids, kind_of, token_texts, tokenised
 from lrp_companion.methods.common import check_output, targets_of
 from lrp_companion.methods.request import explain as explain_texts
 from lrp_companion.registry import METHODS
@@ -167,11 +167,12 @@ def followed(
         prompt's own tokens change; more tokens than the model reads.
     """
     ids, text, spans = list[int](), "", list[Span]()
-    if is_ids(given):
+    kind, given = kind_of(given)
+    if kind == "ids":
         ids = [int(k) for k in given]
         clf.reader.check_ids(0, ids)
         text, spans = _decoded(clf.tokenizer, prompt.input_ids, ids)
-    elif isinstance(given, str):
+    elif kind == "text":
         text, (ids, spans) = given, _read_on(clf, prompt, given, f"{name} {shown(given)}")
     if not ids:
         expected = "a text or token ids with at least one token, or for a completion a number of tokens"
