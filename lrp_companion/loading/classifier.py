@@ -214,8 +214,8 @@ class Classifier:
         """What `Encoder.forward` takes for texts, padded to one length, or for images: ids (B, T) or patches
         (B, T, P), the mask (B, T), and by name token types and places that are read.
         """
-        if self.reads_images:
-            rows = np.stack([text.patches for text in texts if isinstance(text, EncodedImage)])
+        if images := [text for text in texts if isinstance(text, EncodedImage)]:
+            rows = np.stack([image.patches for image in images])
             ids = torch.as_tensor(rows, dtype=self.dtype, device=self.device)
             return ids, torch.ones(ids.shape[:2], dtype=torch.long, device=self.device), {}
         ids, mask = pad([text.input_ids for text in texts], self.pad_id, self.device)

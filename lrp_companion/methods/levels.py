@@ -9,18 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from lrp_companion.checks import check_layers
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.loading.compute import as_recorded
-from lrp_companion.methods.common import (
-    check_classifier,
-    classes_of,
-    output_gradient,
-    targets_of,
-    to_numpy,
-)
+from lrp_companion.methods.common import check_classifier, classes_of, output_gradient, targets_of, to_numpy
 from lrp_companion.methods.lrp import Cuts, check_cuts, check_rules, cut_paths
 from lrp_companion.propagation import relevance_parts
-from lrp_companion.schema import check_layers
 from lrp_companion.tape.steps import CAUSES, keeps, metered
 
 

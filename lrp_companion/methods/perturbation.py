@@ -24,18 +24,21 @@ from lrp_companion.loading.comparison import compare, row_read
 from lrp_companion.loading.compute import as_recorded, usual_device
 from lrp_companion.loading.texts import Text
 from lrp_companion.methods.common import (
+    Request,
     check_classifier,
     check_output,
     check_replacement,
     classes_of,
     finite,
+    groups_of,
+    places_of,
     read_output,
     replacements,
     targets_of,
     to_numpy,
+    unit_choice,
     watch,
 )
-from lrp_companion.methods.request import Request, groups_of, places_of, unit_choice, units_in
 from lrp_companion.registry import method
 from lrp_companion.schema import REMOVALS
 from lrp_companion.tape.batching import budget, token_batches
@@ -185,7 +188,7 @@ def loo(request: Request, *, removal: str = "attention-mask") -> list[Attributio
     `Attribution.spans`.
     """
     check_removal(request.clf, removal)  # also where there is no text
-    units = units_in(request.clf, request.texts, request.unit)
+    units = request.units()
     choices = {"removal": removal, "output": request.output, **unit_choice(request.unit)}
     out = []
     for k, of_text in enumerate(_without_each(request, units, removal)):

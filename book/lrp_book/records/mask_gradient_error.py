@@ -26,6 +26,7 @@ LOO stays; at the other end, `w_i = 0`, the slope is `LOO_i / (1 - A_i)` and has
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,7 @@ import torch
 from lrp_book.records import config_of, rounded
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import (
+    Request,
     check_bert_order,
     check_targets,
     classes_of,
@@ -153,10 +155,10 @@ def slopes_at_zero(clf: Classifier, text: EncodedText) -> dict[str, np.ndarray]:
     In one softmax the slope there is `LOO / (1 - A)`. If that is what makes the node at 0 err, its error
     grows with the largest A that the token receives in any layer and head.
     """
-    ones = np.ones(len(text))
-    start = gradients_at(clf, [text], [(0, ones)], [None], progress=False)[0]
+    request, ones = Request("mask-gradient", clf, [text], [None], progress=False), np.ones(len(text))
+    start = gradients_at(request, [(0, ones)])[0]
     rows = np.where(np.eye(len(text), dtype=bool), 0.0, ones)
-    along = gradients_at(clf, [text], [(0, row) for row in rows], [start[1]], progress=False)
+    along = gradients_at(replace(request, targets=[start[1]]), [(0, row) for row in rows])
     with torch.no_grad():
         attention = torch.stack(list(clf.tape(text).attentions))
     return {
