@@ -141,7 +141,9 @@ def check_epsilon(operation: str, epsilon: float) -> float:
     if 0 <= epsilon < math.inf:
         return float(epsilon)
     hint = "try epsilon=0.0, the exact rule, or 1e-6"
-    raise InputError(operation, got=f"epsilon {epsilon!r}", expected="a finite number, at least 0", hint=hint)
+    raise InputError(
+        operation, got=f"epsilon {shown(epsilon)}", expected="a finite number, at least 0", hint=hint
+    )
 
 
 def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset[int]:

@@ -309,6 +309,7 @@ def test_every_message_is_one_short_line(clf: Classifier, value: object) -> None
         except (
             TypeError,
             ValueError,
+            ArithmeticError,
             RuntimeError,
             AttributeError,
             OSError,

@@ -182,7 +182,7 @@ def check_classifier(operation: str, model: object, *, expected: str = "a Classi
     raise ModelError(operation, got=got, expected=expected, hint="load one with load_classifier")
 
 
-def check_targets(
+def class_numbers(
     target: Target, count: int, labels: Sequence[str], class_of: Callable[[Any], Any] = lambda given: given
 ) -> list[int | None]:
     """One target per input: None (the predicted class), one class for all, or a class for each in order.
@@ -194,7 +194,7 @@ def check_targets(
     ------
     InputError : another number of targets than inputs, no such class, or a label of several classes.
 
-    >>> check_targets("neutral", 2, ("negative", "neutral", "positive")), check_targets([0, None], 2, "ab")
+    >>> class_numbers("neutral", 2, ("negative", "neutral", "positive")), class_numbers([0, None], 2, "ab")
     ([1, 1], [0, None])
     """
     asked: Any = target
@@ -209,8 +209,8 @@ def check_targets(
 
 
 def targets_of(clf: Classifier, target: Target, count: int) -> list[int | None]:
-    """`check_targets` for a classifier's inputs; a language model's classes may be given by their text."""
-    return check_targets(target, count, clf.labels, clf.class_of)
+    """`class_numbers` for a classifier's inputs; a language model's classes may be given by their text."""
+    return class_numbers(target, count, clf.labels, clf.class_of)
 
 
 def _class_of(target: Any, labels: Sequence[str]) -> int:
@@ -257,15 +257,6 @@ def check_replacement(clf: Classifier, asked: str) -> None:
         got, expected = f"{asked!r} with {clf.card.name!r}", "a tokenizer that has this token"
         hint = "choose another one"
         raise InputError("attribute", got=got, expected=expected, hint=hint)
-
-
-def check_bert_order(operation: str, clf: Classifier) -> Classifier:
-    """Refuse a network unlike BERT, which has learned positions, norms after the sums, and reads [CLS]."""
-    if clf.encoder.wiring.is_bert:
-        return clf
-    got = f"{clf.card.name!r} of family {clf.card.family!r}"
-    expected = "a network in BERT's order: learned positions, norms after the sums, the first token read"
-    raise ModelError(operation, got=got, expected=expected, hint="choose a BERT, RoBERTa or ELECTRA")
 
 
 def check_options(method: str, options: Iterable[str], allowed: Iterable[str]) -> None:

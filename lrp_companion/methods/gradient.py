@@ -66,7 +66,7 @@ def integrated_gradients(request: Request, *, n_steps: int = 50, baseline: str =
     returned in `details`.
     """
     clf = request.clf
-    baseline = check_baseline(clf, baseline)
+    baseline = baseline_of(clf, baseline)
     whole("attribute", "n_steps", n_steps, most=MOST_STEPS, hint="try n_steps=50")
     tokens_at_once = budget(request.batch_tokens, clf.device, work="path")
     choices = {"site": "word", "baseline": baseline, "n_steps": n_steps, "output": request.output}
@@ -99,7 +99,7 @@ def integrated_gradients(request: Request, *, n_steps: int = 50, baseline: str =
     return out
 
 
-def check_baseline(clf: Classifier, baseline: str) -> str:
+def baseline_of(clf: Classifier, baseline: str) -> str:
     """The baseline of a path, if the classifier has it; "auto" is that of its kind of input."""
     own = "zero-pixels" if clf.reads_images else "pad-token"
     known = ("auto", "zero", own) if clf.reads_images else ("auto", "zero", own, "mask-token")

@@ -17,7 +17,7 @@ from lrp_companion.methods.common import (
     MOST_STEPS,
     Target,
     check_options,
-    check_targets,
+    class_numbers,
     classes_of,
     path_integral,
     to_numpy,
@@ -44,7 +44,7 @@ def attribute_images(
     with as_recorded(device, net):
         x = net.check_images(images, "attribute")
         x = x.clone() if x.is_inference() else x
-        targets = check_targets(target, len(x), tuple(map(str, range(net.classes))))
+        targets = class_numbers(target, len(x), tuple(map(str, range(net.classes))))
         with torch.no_grad():
             logits = torch.cat([net(part) for part in x.split(256)])
         chosen = classes_of(targets, logits)

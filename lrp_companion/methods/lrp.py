@@ -137,7 +137,7 @@ def lrp(
     """
     clf, texts = request.clf, request.texts
     rules = bypass if isinstance(bypass, RuleSet) else RuleSet("lrp", bypass, cut=cut)
-    cuts = check_cuts("attribute", rules.cut, clf.card.layers) if rules.cut else []
+    cuts = cuts_of("attribute", rules.cut, clf.card.layers) if rules.cut else []
     mask = rules.mask(clf.card.layers)
     eps = check_rules("attribute", clf, site=site, epsilon=epsilon, gate=gate, positions=positions)
     rotated = site == "word+position" and clf.encoder.wiring.position is None
@@ -170,10 +170,10 @@ def lrp(
     return out
 
 
-def check_cuts(operation: str, cut: Cuts, layers: int) -> list[tuple[str, str, tuple[int, ...]]]:
+def cuts_of(operation: str, cut: Cuts, layers: int) -> list[tuple[str, str, tuple[int, ...]]]:
     """Cuts as triples of path, tokens and layers; () means every layer.
 
-    >>> check_cuts("attribute", ("key", "special"), 12)
+    >>> cuts_of("attribute", ("key", "special"), 12)
     [('key', 'special', ())]
     """
     several = [cut] if cut and isinstance(cut[0], str) else list(cut)
@@ -253,7 +253,7 @@ def rule_set(
         choose("rule_set", "site", site, SITES)
     if not callable(bypass):
         bypass = check_layers("rule_set", bypass, MOST_LAYERS)
-    check_cuts("rule_set", cut, MOST_LAYERS)
+    cuts_of("rule_set", cut, MOST_LAYERS)
     if not np.allclose(np.sum(shares, -1), 1) or np.shape(shares) != (2, 2):
         got, expected = f"shares {shown(shares)}", "two pairs of shares, each summing to 1"
         raise InputError("rule_set", got=got, expected=expected, hint="such as ((0.5, 0.5), (0.5, 0.5))")

@@ -260,20 +260,14 @@ def removal_evaluator(
 
     @usual_device()
     def evaluate(keep: np.ndarray) -> np.ndarray:
-        # of this network with these weights: a version counts the changes of a tensor in place
-        weights = tuple(p._version for p in clf.network.parameters() if not p.is_inference())
-        network = clf.follow().identity, weights
+        network = clf.follow().identity  # another one after any change
         kept = np.asarray(keep)
         rows = {(network, row.tobytes()): row for row in kept}
         new = {key: row for key, row in rows.items() if key not in known}
         if new:
-            logits = kept_logits(
-                clf,
-                [(encoded, row) for row in new.values()],
-                removal=removal,
-                batch_tokens=batch_tokens,
-                progress=False,
-            )
+            jobs = [(encoded, row) for row in new.values()]
+            how: dict[str, Any] = {"removal": removal, "batch_tokens": batch_tokens, "progress": False}
+            logits = kept_logits(clf, jobs, **how)
             classes = torch.full((len(logits),), chosen)
             values = read_output(logits, classes, output, multi_label=clf.multi_label)
             known.update(zip(new, to_numpy(values).tolist(), strict=True))

@@ -36,8 +36,7 @@ from lrp_book.records import config_of, rounded
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import (
     Request,
-    check_bert_order,
-    check_targets,
+    class_numbers,
     classes_of,
     read_output,
     to_numpy,
@@ -64,12 +63,12 @@ def head_steps(clf: Classifier, text: str | EncodedText, *, target: int | None =
     true gradient at the head's output, (heads, queries, tokens). A step's LOO says how f changes, to first
     order in O, if this one head no longer reads token i for this one query.
     """
-    check_bert_order("head_steps", clf)
+    assert clf.encoder.wiring.is_bert
     encoded = clf.encode(text)[0] if isinstance(text, str) else text
     ids = torch.tensor([encoded.input_ids], device=clf.device)
     with torch.enable_grad():
         tape = clf.tape(encoded, word=clf.encoder.embed(ids).detach().requires_grad_(True))
-        chosen = classes_of(check_targets(target, 1, clf.labels), tape.logits)
+        chosen = classes_of(class_numbers(target, 1, clf.labels), tape.logits)
         explained = read_output(tape.logits, chosen, "logit", multi_label=clf.multi_label).sum()
         gradients = torch.autograd.grad(explained, [layer.attend.read for layer in tape.layers])
     steps = []
@@ -90,7 +89,7 @@ def error_stages(clf: Classifier, text: EncodedText, places: Sequence[int]) -> d
     """The stages from the mask gradient to LOO at some tokens, each (places,), in units of the logit; S2 is
     NaN.
     """
-    check_bert_order("error_stages", clf)
+    assert clf.encoder.wiring.is_bert
     ids = torch.tensor([text.input_ids], device=clf.device)
     tape = clf.encoder.forward(ids, torch.ones_like(ids))
     target = int(classes_of([None], tape.logits)[0])
