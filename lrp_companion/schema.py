@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.attribution import SITES, Record, scores_at
-from lrp_companion.checks import InputError, check_layers, choose, shown
+from lrp_companion.checks import InputError, choose, shown
+from lrp_companion.checks import check_layers as check_layers
 from lrp_companion.masks import mask_number
 from lrp_companion.words import Span, readable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,6 +61,47 @@ def kendall(a: Any, b: Any) -> float:
 
     left, right = check_pair("kendall", a, b)
     return float(kendalltau(left, right, variant="b").statistic)
+
+
+class Leverage(NamedTuple):
+    """Where one entry stands in a correlation: its distances `u` in a, `v` in b; `rest`, r without it."""
+
+    u: float
+    v: float
+    rest: float
+
+    @property
+    def r(self) -> float:
+        """Pearson's r of all entries, `(rest + u v) / sqrt((1 + u**2) (1 + v**2))`."""
+        return float((self.rest + self.u * self.v) / np.sqrt((1 + self.u**2) * (1 + self.v**2)))
+
+
+def leverage(a: Any, b: Any, place: int) -> Leverage:
+    """What one entry does to Pearson's r: its two distances from the others, and r of the others.
+
+    With n entries, `u = (a_k - mean) sqrt((n - 1) / n) / |a - mean|`, mean and norm over the others, and v
+    the same of b. A distance of 1 weighs as much as all the others together. As u grows, r goes to
+    `v / sqrt(1 + v**2)`, whatever the others say.
+
+    Raises
+    ------
+    InputError
+        as `pearson`; fewer than three entries, or a place that is none of them.
+
+    >>> first = leverage([-5, 2, 1, 0], [1, 2, 1, 0], 0)
+    >>> round(first.u, 2), first.v, round(first.rest, 2), round(first.r, 2)
+    (-3.67, 0.0, 1.0, 0.26)
+    """
+    x, y = check_pair("leverage", a, b, least=3)
+    whole("leverage", "place", place, least=0, most=len(x) - 1, hint="places count from 0")
+    others = np.arange(len(x)) != place
+    scale = np.sqrt((len(x) - 1) / len(x))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        u, v = (
+            scale * (z[place] - z[others].mean()) / np.linalg.norm(z[others] - z[others].mean())
+            for z in (x, y)
+        )
+    return Leverage(float(u), float(v), _correlation(x[others], y[others], "pearson"))
 
 
 CORRELATIONS: dict[str, Callable[[Any, Any], float]] = {
