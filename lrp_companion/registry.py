@@ -84,10 +84,6 @@ class Method:
         return tuple(sorted({*self.defaults, *(SHARED if self.takes is not None else ())}))
 
 
-def _path_passes(options: Mapping[str, Any], _: int) -> float:
-    return 3.0 * options.get("n_steps", 50)
-
-
 def _gradient_passes(options: Mapping[str, Any], tokens: int) -> float:
     groups = options.get("groups", 1)
     return 3.0 * (tokens if groups == "all" else groups)
@@ -98,7 +94,7 @@ def _hybrid_passes(options: Mapping[str, Any], tokens: int) -> float:
 
 
 def _sampled_passes(options: Mapping[str, Any], _: int) -> float:
-    return float(options.get("budget", 8))
+    return options.get("budget", 8)
 
 
 def _subset_passes(options: Mapping[str, Any], tokens: int) -> float:
@@ -116,7 +112,7 @@ def _row(name: str, label: str, passes: Passes, drawn: tuple[str, str, Any], **m
 
 PACKAGE = (
     _row("loo", "LOO", lambda _, tokens: tokens + 1.0, ("#1b1b1b", "o", "-")),
-    _row("ig", "IG", _path_passes, ("#1f6f8b", "^", (0, (6, 2))), dial="n_steps"),
+    _row("ig", "IG", lambda o, _: 3.0 * o.get("n_steps", 50), ("#1f6f8b", "^", (0, (6, 2))), dial="n_steps"),
     _row("gradient-x-input", "gradient x input", PASSES, ("#8a4b3d", "v", (0, (6, 2, 1, 2)))),
     _row("rollout", "rollout", PASSES, ("#6a6a6a", "s", (0, (1, 1.5))), outputs="none"),
     _row("attnlrp", "AttnLRP", PASSES, ("#6b3fb0", "D", "-")),

@@ -10,7 +10,7 @@ import numpy as np
 
 from lrp_companion.arrays import bool_array, ranking, real_array
 from lrp_companion.attribution import CANCELLED, Attribution, differences
-from lrp_companion.checks import InputError, choose, shown, whole
+from lrp_companion.checks import InputError, choose, whole
 from lrp_companion.extras import extra
 from lrp_companion.schema import DEFAULT_PROTOCOL, MAP_CHOICES, Protocol
 
@@ -130,34 +130,8 @@ def normalise(scores: Any, map: str) -> np.ndarray:
     return given / total if abs(total) > CANCELLED * size else np.full_like(given, np.nan)
 
 
-class Undefined(float):
-    """A correlation that does not exist: NaN, with the `reason`.
-
-    >>> Undefined("one token")
-    undefined: one token
-    """
-
-    reason: str
-
-    def __new__(cls, reason: str) -> Undefined:
-        value = super().__new__(cls, "nan")
-        value.reason = reason
-        return value
-
-    def __getnewargs__(self) -> tuple[Any]:
-        return (self.reason,)
-
-    def __repr__(self) -> str:
-        return f"undefined: {self.reason}"
-
-
 def agreement(
-    scores: Any,
-    loo: Any,
-    special: Any = None,
-    protocol: Protocol = DEFAULT_PROTOCOL,
-    *,
-    unlike: bool = False,
+    scores: Any, loo: Any, special: Any = None, protocol: Protocol = DEFAULT_PROTOCOL, *, unlike: bool = False
 ) -> float:
     """Correlation of one explanation with LOO under the protocol's tokens, map and statistic.
 
@@ -174,8 +148,7 @@ def agreement(
     Returns
     -------
     float
-        NaN where it is undefined, as an `Undefined` with its reason: fewer than two tokens left, a constant
-        map, or a map that cannot be rescaled.
+        NaN where it is undefined: fewer than two tokens left, a constant map, or one that cannot be rescaled.
 
     Raises
     ------
@@ -186,12 +159,9 @@ def agreement(
     >>> round(agreement([9.0, 1.0, 2.0, 3.0], [0.0, 2.0, 4.0, 6.0], special, Protocol()), 12)
     1.0
     >>> record = Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo")
-    >>> agreement(record, record)
-    undefined: 1 of 2 tokens counts
+    >>> agreement(record, record)  # of one token
+    nan
     """
-    if not isinstance(protocol, Protocol):
-        got, hint = f"protocol {shown(protocol)}", "pass Protocol() for the default one"
-        raise InputError("agreement", got=got, expected="a Protocol", hint=hint)
     if isinstance(scores, Attribution) or isinstance(loo, Attribution):
         scores, loo, special = _maps_of(scores, loo, special, protocol, unlike=unlike)
     a, b = check_pair("agreement", scores, loo, least=1)
@@ -199,12 +169,10 @@ def agreement(
     if protocol.tokens == "no-special":
         kept = ~_mask("agreement", "special", special, a.shape)
     if kept.sum() < 2:
-        return Undefined(f"{kept.sum()} of {len(kept)} tokens counts")
+        return float("nan")
     a, b = normalise(a[kept], protocol.map), normalise(b[kept], protocol.map)
-    if np.isnan(a).any() or np.isnan(b).any():
-        return Undefined(f"a map that cannot be rescaled by {protocol.map}")
-    value = CORRELATIONS[protocol.statistic](a, b)
-    return Undefined("a constant map") if np.isnan(value) else value
+    defined = not (np.isnan(a).any() or np.isnan(b).any())
+    return CORRELATIONS[protocol.statistic](a, b) if defined else float("nan")
 
 
 def _maps_of(
