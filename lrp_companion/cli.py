@@ -110,7 +110,13 @@ def _as_read(clf: Any, given: Sequence[str], *, operation: str) -> list[Any]:
     from lrp_companion.sources.image_file import read_image
 
     channels = clf.encoder.wiring.patches.channels
-    return [read_image(file, channels=channels, operation=operation) for file in given]
+    return [
+        read_image(
+            file,
+            channels=channels,
+        )
+        for file in given
+    ]
 
 
 def _check(args: argparse.Namespace) -> int:

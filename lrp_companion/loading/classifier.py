@@ -16,14 +16,13 @@ from lrp_companion.checks import InputError, choose, is_whole, shown
 from lrp_companion.families.modules import check_modules
 from lrp_companion.families.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_CLASSES, logits_of_output
 from lrp_companion.families.wiring import LinearRows, RootMeanSquare, fresh_rotations
-from lrp_companion.loading.accepted import check_config, check_keys, check_tokenizer
 from lrp_companion.loading.comparison import COMPARE, Identity, check_forward, check_hooks
 from lrp_companion.loading.comparison import compare as compare_logits
 from lrp_companion.loading.compute import as_recorded, usual_device
-from lrp_companion.loading.images import EncodedImage, ImageReader, PixelScale
+from lrp_companion.loading.images import EncodedImage, ImageReader
 from lrp_companion.loading.model_card import card_of, fingerprint_of
 from lrp_companion.loading.places import EMBEDDED_FOLDER, embedded_models
-from lrp_companion.loading.reading import PREPROCESSOR, InMemory, files_of, quietly
+from lrp_companion.loading.reading import files_of, quietly, read
 from lrp_companion.loading.texts import (
     EncodedText,
     Reader,
@@ -50,7 +49,7 @@ DTYPES = {
 class Classifier:
     """A classifier with its tokenizer, ready to be explained. Made by `load_classifier`.
 
-    Of a model that reads images `tokenizer` is the scale of its pixels (`loading.images`).
+    Of a model that reads images `tokenizer` is its image processor, or None.
     """
 
     def __init__(
@@ -403,8 +402,7 @@ def load_classifier(
         adapter (which is merged, with `peft`), a hub id, or a network of `transformers` in memory, which is
         copied (with adapters of `peft`, the active ones are merged).
     tokenizer : the tokenizer of a network in memory, or one in place of that of a folder; if the network
-        reads images, its image processor or None. Images are scaled as this processor specifies, or the
-        preprocessor_config.json in the folder of a saved model.
+        reads images, its image processor or None.
     device : "cpu", "cuda", "cuda:1", ...
     device_map : instead of a device, for what is not in memory: as `transformers` takes it (with accelerate).
         Each layer has to lie whole on one device, and all weights in memory.
@@ -431,13 +429,7 @@ def load_classifier(
     place = torch.device(device)
     files = files_of(model, revision, device_map=device_map)
     with quietly():
-        config = files.config
-        check_config(files.name, config)
-        network, report = files.network(config)
-        images = network.main_input_name == "pixel_values"
-        if tokenizer is None:
-            tokenizer = files.processor if images else files.tokenizer
-    check_keys(files.name, network, report)
+        network, tokenizer = read(files, tokenizer)
     check_hooks("load_classifier", network)
     fingerprint = fingerprint_of(network)  # before the weights are converted
     network.eval().requires_grad_(False)
@@ -447,14 +439,9 @@ def load_classifier(
     half = weights_dtype.itemsize < 4 and device_map is None
     _convert(network, torch.float32 if half else weights_dtype)
     wiring = Encoder(network).wiring
-    if wiring.patches is None:
-        check_tokenizer(files.name, tokenizer, config.vocab_size)
-    else:
-        origin = "the image processor" if isinstance(files, InMemory) else PREPROCESSOR
-        tokenizer = PixelScale.of(tokenizer, origin, wiring.patches.channels)
     if any(layer.cap is not None for layer in wiring.layers):
         network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
-    card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
+    card = card_of(files, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
     tried = Classifier(network, tokenizer, card=card)
     with as_recorded(tried.device):
         check_forward(tried)

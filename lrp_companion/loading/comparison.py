@@ -21,7 +21,7 @@ from lrp_companion.checks import ModelError, shown
 from lrp_companion.families.tasks import NEXT_TOKEN, logits_of_output
 from lrp_companion.families.wiring import fresh_rotations
 from lrp_companion.loading.compute import CLOSE, as_recorded
-from lrp_companion.loading.images import EncodedImage, ImageReader, PixelScale
+from lrp_companion.loading.images import EncodedImage, ImageReader
 from lrp_companion.loading.texts import EncodedText
 from lrp_companion.tape.packed import packed_logits
 from lrp_companion.tape.rows import Row
@@ -326,4 +326,4 @@ def _noisy_images(clf: Classifier) -> list[EncodedImage]:
     assert patches is not None
     draw = torch.Generator().manual_seed(0)
     pixels = torch.randn(2, patches.channels, *patches.size, generator=draw)
-    return ImageReader(patches, PixelScale()).encode(pixels)
+    return ImageReader(patches, None).encode(pixels)
