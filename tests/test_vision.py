@@ -283,7 +283,7 @@ def test_a_folder_is_read_as_the_network_in_memory(kind: str, tmp_path: Path) ->
             (again,) = clf.encode(image.source)
             assert np.array_equal(again.values, image.values) and again.pixels == "as given"
         assert clf.encode(pixels[0])[0].pixels == "as ViTImageProcessorPil gives them"
-        for odd in (by_hand[0], pixels[0] + 300, np.ones((2, 6, 9), bool)):
+        for odd in (by_hand[0], pixels[0].astype(int) + 300, np.ones((2, 6, 9), bool)):
             with pytest.raises(InputError, match="ImageProcessor|bool"):
                 clf.encode(odd)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,7 @@ def read_image(given: Any, *, channels: int) -> np.ndarray:
         path = Path(given).expanduser()
         if path.suffix.lower() == ".npy":
             return np.asarray(np.load(path, allow_pickle=False))
-        with path.open("rb") as content:  # from a path, Pillow scrambles a TIFF that lies on its side
-            image = Image.open(content)
-            image.load()
+        image = Image.open(io.BytesIO(path.read_bytes()))  # a path: Pillow scrambles a TIFF on its side
     frames = getattr(image, "n_frames", 1) if getattr(image, "format", None) not in ("MPO", "PSD") else 1
     clear = "transparency" in image.info and image.mode != "P"  # of pixels before they were rounded
     turned = ImageOps.exif_transpose(image)
