@@ -79,7 +79,7 @@ def test_the_command_asks_nothing_and_runs_nothing(copy: Path) -> None:
     done = subprocess.run(
         given, input="y\n" * 100, capture_output=True, text=True, timeout=120, env=os.environ
     )
-    assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+    assert done.returncode == 3 and len(done.stderr.splitlines()) == 1
     assert "[y/N]" not in done.stdout + done.stderr
     assert not trace.exists()
 
