@@ -161,13 +161,6 @@ class Attribution(Record):
     def __post_init__(self) -> None:
         self._typed("choices", "details")
 
-    @classmethod
-    def made(cls, **values: Any) -> Attribution:
-        """A record of our own methods, whose `values`, all of them, have their types already."""
-        record = object.__new__(cls)
-        vars(record).update(values)
-        return record
-
     def scores_at(self, site: str) -> np.ndarray:
         """Scores read at a site, shape (T,); a method without parts (LOO, IG, rollout) has only one map."""
         choose("Attribution.scores_at", "site", site, SITES)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import os
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -133,51 +132,35 @@ def is_whole(value: object) -> TypeGuard[int | np.integer]:
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
 
 
-def is_name(value: object) -> TypeGuard[str]:
-    """Whether `value` can name something that is registered: letters and digits, joined by `-`, `_` and `.`.
+def check_epsilon(operation: str, epsilon: float) -> float:
+    """Return the stabiliser of the rules as a float if it is finite and at least 0; else raise `InputError`.
 
-    >>> is_name("xlm-roberta"), is_name("__class__"), is_name("a b"), is_name("")
-    (True, False, False, False)
-    """
-    return isinstance(value, str) and re.fullmatch(r"[^\W_]+(?:[-_.][^\W_]+)*", value) is not None
-
-
-def number(
-    operation: str,
-    name: str,
-    value: object,
-    *,
-    least: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-    hint: str,
-) -> float:
-    """Return `value` as a float if it is finite and within the bounds; else raise `InputError`.
-
-    `least` is a bound that the value may take; `above` and `below` it may not.
-
-    >>> number("attribute", "epsilon", 1e-6, least=0, hint="try epsilon=0.0")
+    >>> check_epsilon("attribute", 1e-6)
     1e-06
     """
-    bounds = (("at least", operator.ge, least), ("above", operator.gt, above), ("below", operator.lt, below))
-    asked = [(words, holds, bound) for words, holds, bound in bounds if bound is not None]
-    given = _finite(value)
-    if given is not None and all(holds(given, bound) for _, holds, bound in asked):
-        return given
-    bounded = " and ".join(f"{words} {bound:g}" for words, _, bound in asked)
-    expected = f"a finite number, {bounded}" if asked else "a finite number"
-    raise InputError(operation, got=f"{name} {shown(value)}", expected=expected, hint=hint)
+    if 0 <= epsilon < math.inf:
+        return float(epsilon)
+    hint = "try epsilon=0.0, the exact rule, or 1e-6"
+    raise InputError(
+        operation, got=f"epsilon {shown(epsilon)}", expected="a finite number, at least 0", hint=hint
+    )
 
 
-def _finite(value: object) -> float | None:
-    """Return `value` as a float; None for a boolean, another type, NaN, infinity, or too large an integer."""
-    if not (is_whole(value) or isinstance(value, (float, np.floating))):
-        return None
-    try:
-        given = float(value)
-    except OverflowError:
-        return None
-    return given if math.isfinite(given) else None
+def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset[int]:
+    """Return the layers as a set; raise `InputError` for any outside 1..count.
+
+    Layers count from 1, as in the paper.
+
+    >>> sorted(check_layers("lrp", [3, 1], 12))
+    [1, 3]
+    """
+    chosen = set[int]()
+    for layer in layers:  # one by one: a range may be endless
+        if not 1 <= (number := operator.index(layer)) <= count:
+            expected, hint = f"integers from 1 to {count} (layers count from 1)", "name only layers it has"
+            raise InputError(operation, got=f"layer {shown(layer)}", expected=expected, hint=hint)
+        chosen.add(number)
+    return frozenset(chosen)
 
 
 def as_path(operation: str, name: str, given: str | os.PathLike[str]) -> Path:

@@ -84,10 +84,6 @@ class Method:
         return tuple(sorted({*self.defaults, *(SHARED if self.takes is not None else ())}))
 
 
-def _path_passes(options: Mapping[str, Any], _: int) -> float:
-    return 3.0 * options.get("n_steps", 50)
-
-
 def _gradient_passes(options: Mapping[str, Any], tokens: int) -> float:
     groups = options.get("groups", 1)
     return 3.0 * (tokens if groups == "all" else groups)
@@ -95,10 +91,6 @@ def _gradient_passes(options: Mapping[str, Any], tokens: int) -> float:
 
 def _hybrid_passes(options: Mapping[str, Any], tokens: int) -> float:
     return _gradient_passes(options, tokens) + options.get("exact", 4)
-
-
-def _sampled_passes(options: Mapping[str, Any], _: int) -> float:
-    return float(options.get("budget", 8))
 
 
 def _subset_passes(options: Mapping[str, Any], tokens: int) -> float:
@@ -116,7 +108,7 @@ def _row(name: str, label: str, passes: Passes, drawn: tuple[str, str, Any], **m
 
 PACKAGE = (
     _row("loo", "LOO", lambda _, tokens: tokens + 1.0, ("#1b1b1b", "o", "-")),
-    _row("ig", "IG", _path_passes, ("#1f6f8b", "^", (0, (6, 2))), dial="n_steps"),
+    _row("ig", "IG", lambda o, _: 3.0 * o.get("n_steps", 50), ("#1f6f8b", "^", (0, (6, 2))), dial="n_steps"),
     _row("gradient-x-input", "gradient x input", PASSES, ("#8a4b3d", "v", (0, (6, 2, 1, 2)))),
     _row("rollout", "rollout", PASSES, ("#6a6a6a", "s", (0, (1, 1.5))), outputs="none"),
     _row("attnlrp", "AttnLRP", PASSES, ("#6b3fb0", "D", "-")),
@@ -126,8 +118,20 @@ PACKAGE = (
     _row("lrp", "LRP", PASSES, ("#5d5d8a", "p", (0, (2, 1)))),
     _row("mask-gradient", "mask gradient", _gradient_passes, ("#946500", "*", (0, (8, 2))), dial="groups"),
     _row("secant-mask-gradient", "secant mask gradient", PASSES, ("#b8560f", ">", (0, (5, 1)))),
-    _row("hybrid", "hybrid", _hybrid_passes, ("#3d6b1f", "h", (0, (5, 1, 1, 1, 1, 1))), dial="exact"),
-    _row("sampled-loo", "sampled LOO", _sampled_passes, ("#30616b", "d", (0, (1, 3))), dial="budget"),
+    _row(
+        "hybrid",
+        "hybrid",
+        _hybrid_passes,
+        ("#3d6b1f", "h", (0, (5, 1, 1, 1, 1, 1))),
+        dial="exact",
+    ),
+    _row(
+        "sampled-loo",
+        "sampled LOO",
+        lambda o, _: float(o.get("budget", 8)),
+        ("#30616b", "d", (0, (1, 3))),
+        dial="budget",
+    ),
     _row("shapley", "Shapley", _subset_passes, ("#5c5200", "<", (0, (7, 1, 1, 1))), dial="permutations"),
 )
 """The methods of this package, one row each, in the order in which they are listed."""

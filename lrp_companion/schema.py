@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.attribution import SITES, Record, scores_at
-from lrp_companion.checks import InputError, choose, shown
+from lrp_companion.checks import InputError, check_layers, choose, shown
 from lrp_companion.masks import mask_number
 from lrp_companion.words import Span, readable
 
@@ -55,23 +54,6 @@ class Texts(tuple[str, ...]):
 
     def __add__(self, other: Any, /) -> Texts:
         return Texts((*self, *other))
-
-
-def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset[int]:
-    """Return the layers as a set; raise `InputError` for any outside 1..count.
-
-    Layers count from 1, as in the paper.
-
-    >>> sorted(check_layers("lrp", [3, 1], 12))
-    [1, 3]
-    """
-    chosen = set[int]()
-    for layer in layers:  # one by one: a range may be endless
-        if not 1 <= (number := operator.index(layer)) <= count:
-            expected, hint = f"integers from 1 to {count} (layers count from 1)", "name only layers it has"
-            raise InputError(operation, got=f"layer {shown(layer)}", expected=expected, hint=hint)
-        chosen.add(number)
-    return frozenset(chosen)
 
 
 @dataclass(frozen=True, eq=False)

@@ -173,7 +173,7 @@ student = of(
         )
     ),
 )
-NONSENSE = "test_nonsense_options.py::test_a_switch_takes_true_and_false_alone"
+NONSENSE = "test_errors.py::test_what_attribute_refuses"
 table = of("book/lrp_book/sphinx/tables.py", "test_rule_table.py")
 front = of(
     "widgets/base.py", "test_widgets.py::test_a_front_end_is_one_small_module_and_one_style_of_our_own"
@@ -223,7 +223,7 @@ beginning = of("methods/perturbation.py", "test_packed.py")
 answer = of("methods/completion.py", "test_completion.py")
 ANSWERS = "test_completion.py::test_"
 answers = of("methods/perturbation.py", "test_completion.py")
-together = of("methods/request.py", "test_completion.py")
+together = of("methods/common.py", "test_completion.py")
 step = of("toys/softmax_step.py", "test_softmax_step.py")
 lattice = of("schema.py", "test_propagation.py", "test_text_methods.py")
 text = of("methods/lrp.py", "test_text_methods.py")
@@ -470,8 +470,8 @@ MUTATIONS: list[Mutation] = [
               ""),
     # methods on text
     output("a word counts as yes", "isinstance(value, (bool, np.bool_))", "value is not None", NONSENSE),
-    output("any number of steps", "n_steps, most=MOST_STEPS,", "n_steps,",
-           "test_nonsense_options.py::test_steps_beyond_what_nodes_can_be_made_for_are_refused"),
+    gradient("any number of steps", "n_steps, most=MOST_STEPS,", "n_steps,",
+             "test_errors.py::test_what_attribute_refuses"),
     soft("weights that multiply rounding", "np.abs(weights).sum()) <= LARGEST", "0.0) <= LARGEST",
          "test_nonsense_options.py::test_nodes_whose_weights_multiply_rounding_are_refused"),
     text("CP-LRP spares the last layer", "bypass=lambda layers: range(1, layers + 1)",
@@ -535,8 +535,7 @@ MUTATIONS: list[Mutation] = [
     batch("padding counted as text", "< lengths[:, None]).long()", "<= lengths[:, None]).long()"),
     # own models and data
     pairs("a special token's text is read as one", "if i in reserved and not mark]", "if i < 0]"),
-    pairs("a tuple is two texts", "isinstance(given, (str, tuple)) and not isinstance(given, Texts)",
-          "isinstance(given, str)"),
+    pairs("a tuple is two texts", "isinstance(given, tuple) and not isinstance(given, Texts)", "False"),
     Mutation("pairs: removals forget token types", "tape/packed.py",
              "positions * kinds + torch.as_tensor(np.concatenate(types), device=device)",
              "positions * kinds", ("test_texts.py",)),
@@ -725,8 +724,7 @@ MUTATIONS: list[Mutation] = [
     statistic("interval too narrow", "[(1 - level) / 2, (1 + level) / 2]", "[(1 - level), level]"),
     statistic("undefined values dropped in silence", "undefined = len(defined), len(given) - len(defined)",
               "undefined = len(defined), 0"),
-    statistic("unpaired difference", "difference = difference_of(\"paired_difference\", a, b)",
-              "difference = np.asarray(a) - np.mean(b)"),
+    statistic("unpaired difference", "bootstrap_mean(left - right,", "bootstrap_mean(left - np.mean(right),"),
     # the remedy
     kept("kept softmax: not normalised", "u = u.div_(total.masked_fill_(total == 0, torch.inf))", "pass"),
     kept("kept softmax: mean without the mask", "h @ column, u, value=-1",

@@ -181,10 +181,7 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a hook on gradients": (hook("register_full_backward_hook"), "backward hook"),
     "a hook at the top": (hook("register_forward_hook", ""), "module at the top"),
     "a forward": (forward_set, "has the forward forward_set"),
-    "a hook on what is put in": (
-        lambda n: (ablated(n), hook("register_forward_hook")(n)),
-        "forward hook",
-    ),
+    "a hook on what is put in": (lambda n: (ablated(n), hook("register_forward_hook")(n)), "forward hook"),
     "another class": (became, "undo what was changed in .+ since it was loaded"),
     "a softmax": (softmaxed, "Softmax is no activation function of single numbers"),
     "a layer that is none": (lambda n: layers(n).__setitem__(0, nn.Identity()), "with other modules"),

@@ -49,31 +49,6 @@ def test_the_contrast_is_the_difference_of_two_explanations(clf: lrp.Classifier,
         assert record.choices["contrast"] == "negative" and record.logit == pytest.approx(one.logit)
 
 
-def test_with_three_classes_a_contrast_is_not_the_margin(clf: lrp.Classifier) -> None:
-    text = "a film of rare grace"
-    classes = range(3)
-    scores = [lrp.attribute(clf, text, method="loo", target=0, contrast=c)[0].scores for c in (1, 2)]
-    margin = lrp.attribute(clf, text, method="loo", target=0, output="margin")[0].scores
-    assert not np.allclose(scores[0], scores[1])
-    assert len(classes) == 3 and np.isfinite(margin).all()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"contrast": 0}, "contrast 0 without a target"),
-        ({"target": 1, "contrast": 1}, "the class 'positive' against itself"),
-        ({"target": [1, 0], "contrast": 1}, r"target \[1, 0\]"),
-        ({"target": 1, "contrast": 0, "output": "probability"}, "contrast with output 'probability'"),
-        ({"target": 1, "contrast": 7}, "got target 7"),
-        ({"target": 1, "contrast": 0, "method": "rollout"}, "option 'contrast' for method 'rollout'"),
-    ],
-)
-def test_bad_contrasts_are_refused(clf: lrp.Classifier, options: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        lrp.attribute(clf, "a film", **{"method": "loo", **options})
-
-
 def test_the_next_token_by_its_text(language_model: lrp.Classifier) -> None:
     clf = language_model
     (record,) = lrp.attribute(clf, "the film was", method="attnlrp", target=" warm", contrast=" dull")
@@ -89,11 +64,6 @@ def test_the_next_token_by_its_text(language_model: lrp.Classifier) -> None:
 
 def lrp_ids(clf: lrp.Classifier, text: str):
     return torch.tensor([clf.encode(text)[0].input_ids])
-
-
-def test_a_target_of_several_tokens_is_refused(language_model: lrp.Classifier) -> None:
-    with pytest.raises(InputError, match=r"target ' warmest' of 4 tokens, "):
-        lrp.attribute(language_model, "the film was", method="loo", target=" warmest")
 
 
 def test_the_command_prints_a_table_of_tokens(tmp_path, capsys, refused, language_model):

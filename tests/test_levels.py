@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import lrp_companion as lrp
-from lrp_companion import InputError
 from lrp_companion.methods.levels import layer_relevance
 
 TEXT = "a film of rare grace"
@@ -80,15 +79,6 @@ def test_every_level_is_activation_times_what_autograd_brings(clf: Any) -> None:
     assert model is not None
 
 
-def test_a_class_can_be_named_and_bad_input_is_refused(clf: Any) -> None:
+def test_a_class_can_be_named(clf: Any) -> None:
     other = layer_relevance(clf, TEXT, target=clf.labels[0])
     assert other.target == 0 and other.sums.shape == (clf.card.layers + 2,)
-    for options, part in (
-        ({"bypass": [99]}, "99"),
-        ({"epsilon": -1}, "epsilon"),
-        ({"target": "nonsense"}, "nonsense"),
-    ):
-        with pytest.raises(InputError, match=part):
-            layer_relevance(clf, TEXT, **options)
-    with pytest.raises(InputError, match="one text"):
-        layer_relevance(clf, [TEXT, TEXT])

@@ -17,7 +17,6 @@ from lrp_companion.lab.execute import execute
 from lrp_companion.lab.labelled import mean, r_with_loo
 from lrp_companion.lab.load import TextRun, load_run
 from lrp_companion.lab.review_jobs import TextJobs
-from lrp_companion.lab.review_options import FIXED
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, method_call
 from lrp_companion.metrics import pearson, spearman
@@ -93,61 +92,6 @@ class TestNames:
         assert method_call("lrp:epsilon=1e-6:site=embedding")[1] == {"epsilon": 1e-6, "site": "embedding"}
         assert method_call("rollout:residual=false")[1] == {"residual": False}
 
-    @pytest.mark.parametrize(
-        ("name", "words"),
-        [
-            ("shap", "method 'shap'; expected one of loo, ig"),
-            ("shap:groups=2", "method 'shap'"),
-            ("", "method ''"),
-            ("mask-gradient:groups", "each option once, as option=value"),
-            ("mask-gradient:groups=", "each option once"),
-            ("mask-gradient:=2", "each option once"),
-            ("mask-gradient:", "each option once"),
-            ("mask-gradient:groups=2:groups=3", "each option once"),
-            ("attnlrp:bypass=1", "option 'bypass' for method 'attnlrp'"),
-            ("pa-lrp:site=word", "option 'site' for method 'pa-lrp'"),
-            ("loo:groups=2", "option 'groups' for method 'loo'"),
-            ("mask-gradient:target=1", "option 'target'"),
-            ("ig:truncate=true", "option 'truncate'"),
-        ],
-    )
-    def test_names_that_say_nothing(self, name, words):
-        with pytest.raises(InputError, match=words):
-            method_call(name)
-
-    @pytest.mark.parametrize(
-        "name",
-        [
-            "lrp:bypass=1:output=margin",
-            "attnlrp:site=embedding",
-            "loo:removal=delete",
-            "ig:progress=true",
-            "hybrid:batch_tokens=9",
-            "loo:unit=word",
-        ],
-    )
-    def test_a_run_refuses_options_that_are_its_own(self, clf, name):
-        option = name.rpartition(":")[2].partition("=")[0]
-        assert option in FIXED
-        with pytest.raises(InputError, match=f"expected no {option}: a run measures all"):
-            TextJobs(clf, DATA, methods=["loo", name])
-
-    @pytest.mark.parametrize(
-        ("name", "words"),
-        [
-            ("mask-gradient:groups=0", "groups 0"),
-            ("hybrid:exact=0", "exact 0"),
-            ("lrp:bypass=4", "layer 4"),
-            ("ig:n_steps=0", "n_steps 0"),
-            ("mask-gradient:nodes=0.2+1", "with groups 1"),
-            ("rollout:row=none", "row 'none'"),
-        ],
-    )
-    def test_a_run_refuses_bad_values_before_it_begins(self, clf, monkeypatch, name, words):
-        monkeypatch.setattr(clf.encoder, "forward", None)
-        with pytest.raises(InputError, match=words):
-            TextJobs(clf, DATA, methods=["loo", name])
-
 
 class TestColumns:
     def test_overlap_and_error_are_those_of_the_maps(self, whole, records):
@@ -213,19 +157,6 @@ class TestColumns:
                 InputError, match="of 'attnlrp' in .*; expected a method of a run that names methods beyond"
             ):
                 call("attnlrp")
-
-    @pytest.mark.parametrize(
-        ("call", "words"),
-        [
-            (lambda run: run.overlap("loo", k=2), "k 2; expected one of 1, 3, 5"),
-            (lambda run: run.error("loo", site="words"), "site 'words'"),
-            (lambda run: run.error("loo", tokens="some"), "tokens 'some'"),
-            (lambda run: run.passes("lrp"), "method 'lrp'"),
-        ],
-    )
-    def test_questions_that_a_run_cannot_answer(self, whole, call, words):
-        with pytest.raises(InputError, match=words):
-            call(whole)
 
 
 class TestMeans:

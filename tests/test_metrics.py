@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import pickle
 import re
 from dataclasses import replace
 
@@ -340,13 +339,3 @@ def test_chunks_that_only_rounding_tells_apart_leave_in_reading_order():
     scores = np.array([0.5, 2.0, 0.5 * (1 + 1e-8), 2.0 * (1 + 1e-8)])
     for order, places in (("morf", [1, 3, 0, 2]), ("lerf", [0, 2, 1, 3])):
         assert [int(step[0]) for step in removal_order(scores, order=order)] == places
-
-
-def test_what_is_undefined_says_why():
-    one = Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo")
-    value = agreement(one, one)
-    assert np.isnan(value) and repr(value) == "undefined: 1 of 2 tokens counts"
-    assert pickle.loads(pickle.dumps(value)).reason == value.reason and np.isnan(np.array([value, 1.0])[0])
-    flat = agreement([1.0, 1.0], [1.0, 2.0], [False, False])
-    assert np.isnan(flat) and "constant" in repr(flat)
-    assert "rescaled" in repr(agreement([1.0, -1.0], [1.0, 2.0], [False, False], Protocol(map="sum-to-one")))

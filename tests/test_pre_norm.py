@@ -381,13 +381,3 @@ def test_other_modules_are_refused_in_one_line() -> None:
     del network.model.layers[0].mlp.up_proj
     with pytest.raises(ModelError, match=r"family 'llama' with other modules .*up_proj.*Next step"):
         Encoder(network)
-
-
-def test_experiments_on_berts_order_refuse_other_orders() -> None:
-    from lrp_book.records.embedding_shift import natural_shifts
-    from lrp_book.records.mask_gradient_error import head_steps
-
-    clf = load_classifier(*tiny("llama"))
-    for work in (lambda: head_steps(clf, TEXT), lambda: natural_shifts(clf)):
-        with pytest.raises(ModelError, match="expected a network in BERT's order"):
-            work()

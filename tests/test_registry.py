@@ -17,15 +17,7 @@ from lrp_companion.lab.load import load_run
 from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.methods import options_of
 from lrp_companion.methods.common import attribution
-from lrp_companion.registry import (
-    METHODS,
-    Style,
-    forget,
-    label_of,
-    method,
-    method_named,
-    passes_of,
-)
+from lrp_companion.registry import METHODS, Style, forget, label_of, method, method_named, passes_of
 from lrp_companion.show.palette import styles
 from lrp_companion.sources import load_dataset
 
@@ -145,15 +137,6 @@ def test_options_of_rule_sets_are_those_of_lrp_but_for_what_they_fix(clf, upper:
     for name, option in ((upper, "bypass"), ("pa-lrp", "site")):
         with pytest.raises(InputError, match=option):
             lrp.attribute(clf, TEXTS[0], method=name, **{option: "word"})
-
-
-@pytest.mark.parametrize("options", [{"bypass": [0]}, {"site": "words"}])
-def test_a_bad_rule_set_is_refused_and_not_registered(options: dict[str, object]) -> None:
-    with pytest.raises(InputError, match="rule_set"):
-        lrp.rule_set("bad", **options)
-    with pytest.raises(InputError, match="twice"):
-        lrp.rule_set("rollout")
-    assert "bad" not in METHODS
 
 
 def test_layers_that_a_model_lacks_are_refused_when_it_is_there(clf) -> None:

@@ -81,23 +81,6 @@ def test_several_texts_have_spans_each(clf: Classifier) -> None:
     assert alone.tokens == ("actors", "slow scene")
 
 
-@pytest.mark.parametrize(
-    ("texts", "unit", "words"),
-    [
-        (TEXT, "letter", "unit 'letter'"),
-        (TEXT, ["banana"], "'banana', 0 times"),
-    ],
-)
-@pytest.mark.parametrize("method", ["loo", "mask-gradient", "hybrid"])
-def test_units_are_refused_before_any_work(clf: Classifier, monkeypatch, method, texts, unit, words) -> None:
-    def work(*_: object, **__: object) -> None:
-        raise AssertionError("the model ran")
-
-    monkeypatch.setattr(clf.encoder, "forward", work)
-    with pytest.raises(InputError, match=words):
-        attribute(clf, texts, method=method, unit=unit)
-
-
 def test_a_cut_text_has_words_up_to_its_cut(clf: Classifier) -> None:
     (record,) = attribute(clf, "the film " * 40, method="loo", unit="word", truncate=True)
     assert len(record.tokens) == 32 and record.tokens[-2:] == ("film", "[SEP]")

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from lrp_companion.checks import InputError
 from lrp_companion.words import readable, sentence_spans, units_of, word_spans
 
 # "Zürich café" as a byte-level vocabulary spells it
@@ -88,25 +87,6 @@ def test_spans_are_phrases_or_places() -> None:
     assert [member.tolist() for member in spans.members] == [[1, 2, 3, 4], [5, 6, 7, 8]]
     part = units([(0, 1)])  # a token that reaches beyond a span belongs to it
     assert part.names == ("Z",) and part.kept_without(0, 10).sum() == 9 and part.kept_without(-1, 10).all()
-
-
-@pytest.mark.parametrize(
-    ("unit", "words"),
-    [
-        ("syllable", "unit 'syllable'"),
-        (["film"], "'film', 0 times"),
-        (["i", "c"], "'c', 2 times"),
-        (["  "], "0 times"),
-        ([(0, 6), "rich"], "overlap"),
-        ([(6, 7)], "without a token"),
-        ([(2, 3), (4, 5)], "two spans in the token"),
-    ],
-)
-def test_what_is_no_unit_is_refused(unit: object, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        units(unit)
-    with pytest.raises(InputError, match="tokens without offsets"):
-        units("word", offsets=())
 
 
 @pytest.mark.parametrize(

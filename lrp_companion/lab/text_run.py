@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lrp_companion.attribution import SITE_PARTS, SITES, scores_at
-from lrp_companion.checks import InputError, choose
+from lrp_companion.checks import InputError, check_layers, choose
 from lrp_companion.lab.base_run import (
     EMBEDDING_PARTS,
     ERRORS,
@@ -34,7 +34,6 @@ from lrp_companion.schema import (
     MULTI_LABEL,
     TOKEN_CHOICES,
     Protocol,
-    check_layers,
 )
 
 

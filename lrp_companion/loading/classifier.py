@@ -26,7 +26,7 @@ from lrp_companion.loading.reading import files_of, quietly, read
 from lrp_companion.loading.texts import (
     EncodedText,
     Reader,
-    is_one,
+    kind_of,
     places_read,
     token_texts,
     token_types,
@@ -183,7 +183,7 @@ class Classifier:
     ) -> EncodedText:
         """One text, pair or image, as `encode` gives it; several are refused."""
         one, got = "image" if self.reads_images else "text", f"a text of type {type(text).__name__}"
-        if self.reads_images or is_one(text):
+        if self.reads_images or kind_of(text)[0]:
             encoded = self.encode(text, truncate=truncate, position=position)
             if len(encoded) == 1:
                 return encoded[0]
@@ -213,8 +213,8 @@ class Classifier:
         """What `Encoder.forward` takes for texts, padded to one length, or for images: ids (B, T) or patches
         (B, T, P), the mask (B, T), and by name token types and places that are read.
         """
-        if self.reads_images:
-            rows = np.stack([text.patches for text in texts if isinstance(text, EncodedImage)])
+        if images := [text for text in texts if isinstance(text, EncodedImage)]:
+            rows = np.stack([image.patches for image in images])
             ids = torch.as_tensor(rows, dtype=self.dtype, device=self.device)
             return ids, torch.ones(ids.shape[:2], dtype=torch.long, device=self.device), {}
         ids, mask = pad([text.input_ids for text in texts], self.pad_id, self.device)

@@ -58,19 +58,25 @@ class Identity:
 
     def __init__(self, network: Any) -> None:
         self.network, self.config = network, copy.deepcopy(vars(network.config))
-        self.of_all = self._of_all()
         kinds = [of for module in network.modules() for of in (type(module), type(module).forward)]
         self.foreign = not {of.__module__.partition(".")[0] for of in kinds} <= KNOWN
         self.parts = [
-            (path, module, vars(module).copy(), module._modules.copy(), _of_class(module))
+            (path, module, vars(module).copy(), module._modules.copy(), type(module), type(module).forward)
             for path, module in network.named_modules()
         ]
+        self.numbers, self.of_all = self._numbers()
         self.hooks = [hook for _, module, *_ in self.parts for _, hook in hooks_of(module)]
 
-    @staticmethod
-    def _of_all() -> list[Any]:
-        """The hooks of all modules there are."""
-        return [list(getattr(of_all_modules, f"_global{name}").values()) for name in HOOKS]
+    def _numbers(self) -> tuple[dict[str, list[Any]], list[Any]]:
+        """The parameters of each module by its path, and the hooks of all modules there are. A version goes
+        up with each change in place.
+        """
+        held = (
+            (path, [p for p in module._parameters.values() if p is not None])
+            for path, module, *_ in self.parts
+        )
+        numbers = {path: [(id(p), p._version, p.dtype, p.device) for p in own] for path, own in held}
+        return numbers, [list(getattr(of_all_modules, f"_global{name}").values()) for name in HOOKS]
 
     def changed(self) -> str | None:
         """The path of the first module that is another one now, "" for the network; None: nothing changed.
@@ -79,30 +85,22 @@ class Identity:
         ------
         ModelError : a hook or a forward that was set on a module.
         """
-        for path, module, then, children, of_class in self.parts:
+        for path, module, then, children, kind, forward in self.parts:
             now = vars(module)
             if any(map(now.__getitem__, HOOKS)) or "forward" in now:
                 check_hooks("attribute", self.network, self.hooks)
             then["training"] = now["training"]
-            kind, forward, numbers = of_class
             try:
                 same = now == then and module._modules == children
             except RuntimeError:  # of two tensors
                 same = False
-            same = same and type(module) is kind and kind.forward is forward
-            if not same or _numbers(module) != numbers:
+            if not (same and type(module) is kind and kind.forward is forward):
                 return path
-        return None if vars(self.network.config) == self.config and self._of_all() == self.of_all else ""
-
-
-def _of_class(module: nn.Module) -> tuple[type, Any, list[Any]]:
-    return type(module), type(module).forward, _numbers(module)
-
-
-def _numbers(module: nn.Module) -> list[Any]:
-    """A version goes up with each change in place."""
-    held = [p for p in module._parameters.values() if p is not None]
-    return [(id(p), p._version, p.dtype, p.device) for p in held]
+        numbers, of_all = self._numbers()
+        for path, now in numbers.items():
+            if now != self.numbers[path]:
+                return path
+        return None if vars(self.network.config) == self.config and of_all == self.of_all else ""
 
 
 def hooks_of(module: nn.Module) -> list[tuple[str, Any]]:
@@ -204,23 +202,20 @@ def compare(clf: Classifier, texts: Sequence[Any]) -> None:
     ModelError : logits further apart than `tolerance`, or not finite; a hook on a module.
     """
     clf = clf.whole.follow()
+    config: Any = clf.network.config
+    # a network that counts positions by ids, as RoBERTa does, may leave out some of a text
+    skipped = config.pad_token_id if clf.encoder.wiring.first_position > 0 else None
+    always = clf.compare == "all" or clf.identity.foreign
     by_kind: dict[Any, Any] = {}
     for text in texts:
         kind = _kind(clf, text)
-        always = clf.compare == "all" or clf.identity.foreign or _skips(clf, text)
-        key = (*kind, text.key, text.read) if always else kind
+        key = (*kind, text.key, text.read) if always or skipped in text.input_ids else kind
         if len(text) > max(clf.compared.get(key, 0), len(by_kind.get(key, ()))):
             by_kind[key] = text
     for key, text in by_kind.items():
-        named = f"an {'image' if clf.reads_images else 'input'} of {len(text)} tokens"
+        named = f"an {'image' if isinstance(text, EncodedImage) else 'input'} of {len(text)} tokens"
         _check_same(clf, text, named if not text.text else f"{named}, {shown(text.text[:60])}")
         clf.compared[key] = len(text)
-
-
-def _skips(clf: Classifier, text: Any) -> bool:
-    """Whether a network that counts positions by ids, as RoBERTa does, may leave out some of a text."""
-    config: Any = clf.network.config
-    return clf.encoder.wiring.first_position > 0 and config.pad_token_id in text.input_ids
 
 
 def _kind(clf: Classifier, text: Any) -> tuple[Any, ...]:

@@ -112,28 +112,28 @@ def places_read(texts: Sequence[EncodedText], device: torch.device) -> Tensor | 
     return torch.tensor(places, device=device)
 
 
-def listed(texts: Any) -> list[Text]:
-    """The inputs of an argument: a tuple of strings is one pair (but `Texts` of a data set are not), a list
-    or an array of numbers one text's ids, a list of messages one chat.
+def listed(texts: Any) -> list[tuple[str, Any]]:
+    """The inputs of an argument, each after its kind: a "text"; a "pair", a tuple of strings (but `Texts` of
+    a data set are several texts); "ids", a list or an array of whole numbers; a "chat", a list of messages.
 
     Raises
     ------
     InputError : no texts; one that is none of these, or empty.
 
-    >>> listed(("a film", "of grace")), listed(["a film", "of grace"]), listed([[2, 7, 3], [2, 3]])
-    ([('a film', 'of grace')], ['a film', 'of grace'], [[2, 7, 3], [2, 3]])
+    >>> listed(("a film", "of grace")), listed(["a film", [2, 7, 3]])
+    ([('pair', ('a film', 'of grace'))], [('text', 'a film'), ('ids', [2, 7, 3])])
     """
-    texts = _ids_of(texts)
+    kind, texts = kind_of(texts)
     if isinstance(texts, (bytes, Mapping, Set)) or getattr(texts, "ndim", 1) != 1:  # their items are no texts
         got, hint = f"texts of type {type(texts).__name__}", "pass strings, or pairs as tuples of two strings"
         raise InputError("encode", got=got, expected=TEXT_OR_PAIR, hint=hint)
-    items = [texts] if is_one(texts) else list(map(_ids_of, texts))
+    items = [(kind, texts)] if kind else [kind_of(item) for item in texts]
     if not items:
         raise InputError("encode", got="no texts", expected=TEXT_OR_PAIR, hint="pass at least one")
-    for k, item in enumerate(items):
-        sides = item if is_one(item) and isinstance(item, tuple) and len(item) == 2 else (item,)
+    for k, (kind, item) in enumerate(items):
+        sides = item if kind == "pair" and len(item) == 2 else (item,)
         strings = all(isinstance(side, str) for side in sides)
-        if not (is_ids(item) or is_chat(item) or (strings and all(side.strip() for side in sides))):
+        if not (kind in ("ids", "chat") or (strings and all(side.strip() for side in sides))):
             got = f"text {k} of type {type(item).__name__}"
             got = f"text {k}, which is empty or only whitespace" if strings else got
             hint = "write a word, or leave it out; put separate texts into a list"
@@ -141,27 +141,22 @@ def listed(texts: Any) -> list[Text]:
     return items
 
 
-def _ids_of(given: Any) -> Any:
-    """An array or tensor of whole numbers as lists; anything else as it is."""
-    whole = str(getattr(given, "dtype", "")).removeprefix("torch.").startswith(("int", "uint"))
-    return given.tolist() if whole and getattr(given, "ndim", None) else given
-
-
-def is_ids(item: Any) -> bool:
-    """Whether this is a list of token ids."""
-    return isinstance(item, list) and bool(item) and all(map(is_whole, item))
-
-
-def is_chat(item: Any) -> bool:
-    """Whether this is a list of messages."""
-    return isinstance(item, list) and bool(item) and all(isinstance(one, Mapping) for one in item)
-
-
-def is_one(given: Any) -> bool:
-    """Whether this is one text, pair, chat or row of ids, and no list of them."""
-    given = _ids_of(given)
-    one = isinstance(given, (str, tuple)) and not isinstance(given, Texts)  # which are several
-    return one or is_ids(given) or is_chat(given)
+def kind_of(given: Any) -> tuple[str, Any]:
+    """What one input is, a "text", a "pair", "ids" or a "chat", and the input, whole numbers as a list; ""
+    for several inputs and for anything else.
+    """
+    if isinstance(given, str):
+        return "text", given
+    if str(getattr(given, "dtype", "")).removeprefix("torch.").startswith(("int", "uint")) and given.ndim:
+        given = given.tolist()
+    if isinstance(given, tuple) and not isinstance(given, Texts):
+        return "pair", given
+    if isinstance(given, list) and given:
+        if all(map(is_whole, given)):
+            return "ids", given
+        if all(isinstance(one, Mapping) for one in given):
+            return "chat", given
+    return "", given
 
 
 @dataclass(frozen=True)
@@ -181,17 +176,18 @@ class Reader:
 
     def encode(self, texts: Any, *, truncate: bool = False) -> list[EncodedText]:
         """Tokenise texts and pairs, see `Classifier.encode`."""
-        return [self._encoded(k, item, truncate=truncate) for k, item in enumerate(listed(texts))]
+        return [self._encoded(k, *item, truncate=truncate) for k, item in enumerate(listed(texts))]
 
-    def _encoded(self, k: int, item: Any, *, truncate: bool) -> EncodedText:
+    def _encoded(self, k: int, kind: str, item: Any, *, truncate: bool) -> EncodedText:
         """Text k as the tokenizer gives it, cut as the tokenizer cuts it if it is beyond `max_tokens`. Token
         ids have offsets if they are those of the text that they spell.
         """
-        bare, most = isinstance(item, list), self.max_tokens
-        if is_ids(item):
+        bare, most = kind in ("ids", "chat"), self.max_tokens
+        sides: tuple[str, ...] = ()
+        if kind == "ids":
             row = Encoding([int(i) for i in item], [])
         else:
-            sides = (self._templated(k, item),) if bare else item if isinstance(item, tuple) else (item,)
+            sides = (self._templated(k, item),) if bare else item if kind == "pair" else (item,)
             row = tokenised(self.tokenizer, sides, bare=bare)
         self.check_ids(k, row.ids)
         untruncated = len(row.ids)
@@ -199,7 +195,7 @@ class Reader:
             got, expected = f"text {k} of {untruncated} tokens", f"at most {most} tokens"
             hint = "shorten it, or pass truncate=True to cut it as its tokenizer does"
             raise InputError("encode", got=got, expected=expected, hint=hint)
-        if is_ids(item):
+        if kind == "ids":
             left = getattr(self.tokenizer, "truncation_side", "right") == "left"
             ids = row.ids[max(0, untruncated - most) :] if left else row.ids[:most]
             sides = (self.tokenizer.decode(ids, clean_up_tokenization_spaces=False),)

@@ -5,26 +5,17 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-import textwrap
 from typing import Any
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, choose
-from lrp_companion.families.tasks import NEXT_TOKEN
-from lrp_companion.loading.compute import as_recorded
-from lrp_companion.methods.common import (
-    Target,
-    check_classifier,
-    check_options,
-    targets_of,
-)
+from lrp_companion.methods.common import Target, check_classifier, check_options, explain, targets_of
 from lrp_companion.methods.completion import all_of, completed, contrasted
 from lrp_companion.methods.image import IMAGE_METHODS, attribute_images
 from lrp_companion.methods.levels import layer_relevance
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.perturbation import kept_logits, removal_evaluator
-from lrp_companion.methods.request import explain
-from lrp_companion.registry import METHODS, SHARED
+from lrp_companion.registry import METHODS
 from lrp_companion.toys.linear_attention import LinearAttention
 
 __all__ = [
@@ -36,7 +27,6 @@ __all__ = [
     "layer_lattice",
     "layer_relevance",
     "method_call",
-    "option_table",
     "removal_evaluator",
 ]
 for _file in pkgutil.iter_modules(__path__):  # so that their methods are bound to their rows
@@ -85,6 +75,10 @@ def _value(text: str) -> bool | int | float | str:
     return text
 
 
+MORE = ("contrast", "position", "completion")
+"""Options of `attribute` that no method takes."""
+
+
 def attribute(
     model: Any, inputs: Any, *, method: str, target: Target = None, **options: Any
 ) -> list[Attribution]:
@@ -124,8 +118,8 @@ def attribute(
         the logits of a text that is unlike any before are compared with the network's own; "all": those of
         every text). `unit` (LOO, mask-gradient,
         hybrid, shapley) is what is removed at once: "token", "word", "sentence", or spans as in
-        `Attribution.spans` (for several texts, a list of spans for each). The defaults of every method are
-        listed at the end.
+        `Attribution.spans` (for several texts, a list of spans for each). `METHODS[name].defaults` of
+        `lrp_companion.registry` are the options of each method with their defaults.
 
     Returns
     -------
@@ -144,58 +138,22 @@ def attribute(
     if isinstance(model, LinearAttention):
         choose("attribute", "method", method, tuple(IMAGE_METHODS))
         return attribute_images(model, inputs, method=method, target=target, **options)
-    check_classifier("attribute", model, expected="a Classifier or a LinearAttention")
+    clf = check_classifier("attribute", model, expected="a Classifier or a LinearAttention")
     choose("attribute", "method", method, tuple(METHODS))
-    asked = {name: options.pop(name, None) for name in ("contrast", "position", "compare")}
-    completion, truncate = options.pop("completion", None), options.pop("truncate", False)
-    wiring, known = model.encoder.wiring, [*METHODS[method].options, "target", "truncate", "compare"]
+    known = [*METHODS[method].options, "target", "truncate", "compare"]
     known += ["contrast"] if "output" in known else []
-    check_options(repr(method), options if asked["contrast"] is None else (*options, "contrast"), known)
-    if completion is not None and wiring.task != NEXT_TOKEN:
-        got, hint = f"a completion with {model.card.name!r}, which predicts {wiring.task}", "leave it out"
-        raise InputError("attribute", got=got, expected="a model of the next token", hint=hint)
+    contrast, position, completion = (options.pop(name, None) for name in MORE)
+    check_options(repr(method), options if contrast is None else (*options, "contrast"), known)
+    truncate, compare = options.pop("truncate", False), options.pop("compare", None)
+    clf = clf if compare is None else clf.comparing(compare)
     if completion is not None:
-        asked |= {"target": target, "truncate": truncate, "completion": completion}
-        return completed(model, inputs, method=method, **asked, **options)
-    if asked["contrast"] is not None:
-        return contrasted(model, inputs, method=method, target=target, truncate=truncate, **asked, **options)
-    model, position = model.comparing(asked["compare"]), asked["position"]
-    if isinstance(target, str) and target == "all" and not wiring.of_vocabulary and "all" not in model.labels:
-        texts, targets = all_of(model, inputs, truncate=truncate, position=position)
-    else:
-        texts = model.encode(inputs, truncate=truncate, position=position)
-        targets = targets_of(model, target, len(texts))
-    with as_recorded(model.device, model.network):
-        return explain(method, model, texts, targets, **options)
-
-
-def option_table() -> str:
-    """The options of every method on text with their defaults, read from the signatures; as plain text.
-
-    >>> [line for line in option_table().splitlines() if line.startswith("rollout ")]
-    ["rollout           residual=False, head_fusion='mean', row='cls'"]
-    """
-    heads = ("method", "options and their defaults")
-    cells = [heads, *((name, _defaults(name)) for name in METHODS)]
-    first = max(len(name) for name, _ in cells)
-    rule = f"{'=' * first}  {'=' * 80}"
-    lines = [
-        f"{name if k == 0 else '':<{first}}  {part}"
-        for name, text in cells
-        for k, part in enumerate(textwrap.wrap(text, 80) or ["none"])
-    ]
-    return "\n".join([rule, lines[0], rule, *lines[1:], rule])
-
-
-def _defaults(name: str) -> str:
-    chosen = {key: value for key, value in METHODS[name].defaults.items() if key not in SHARED}
-    return ", ".join(k if v is inspect.Parameter.empty else f"{k}={v!r}" for k, v in chosen.items())
-
-
-if attribute.__doc__:  # python -OO drops docstrings
-    attribute.__doc__ += (
-        "\n    Options by method, all keyword-only. Every method also takes target=None and truncate=False;\n"
-        "    methods that run batches take batch_tokens=None and progress=None.\n\n"
-        + textwrap.indent(option_table(), "    ")
-        + "\n"
-    )
+        asked = {"target": target, "position": position, "contrast": contrast}
+        return completed(clf, inputs, completion, method=method, **asked, **options)
+    several = isinstance(target, str) and target == "all" and not clf.encoder.wiring.of_vocabulary
+    if several and contrast is None and "all" not in clf.labels:
+        texts, targets = all_of(clf, inputs, truncate=truncate, position=position)
+        return explain(method, clf, texts, targets, **options)
+    texts = clf.encode(inputs, truncate=truncate, position=position)
+    if contrast is not None:
+        return contrasted(clf, texts, target, contrast, method=method, **options)
+    return explain(method, clf, texts, targets_of(clf, target, len(texts)), **options)

@@ -1,10 +1,11 @@
-"""Common parts of the methods on text: batches, targets, outputs, and the final record."""
+"""What methods on text share: the request and its batches; targets, outputs, units; the record of a text."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -13,18 +14,164 @@ import torch
 from torch import Tensor
 from tqdm import TqdmWarning, tqdm
 
-from lrp_companion.attribution import Attribution, as_tuples, frozen
-from lrp_companion.checks import InputError, ModelError, choose, is_whole, shown, whole
+from lrp_companion.attribution import Attribution, as_tuples
+from lrp_companion.checks import InputError, ModelError, choose, is_whole, shown
 from lrp_companion.extras import extra
 from lrp_companion.loading.classifier import Classifier, EncodedText
+from lrp_companion.loading.comparison import row_read
+from lrp_companion.loading.compute import as_recorded
+from lrp_companion.registry import METHODS, SHARED
 from lrp_companion.schema import TARGET_CHOICES
-from lrp_companion.words import Units
+from lrp_companion.tape.batching import budget, token_batches
+from lrp_companion.tape.encoder import Tape
+from lrp_companion.words import Units, units_of
 
 Targets = Sequence[int | None]
 Target = int | str | Iterable[int | str | None] | None
 """A class or its label for all inputs, one for each, or None: the class with the largest logit."""
 MOST_STEPS = 1000
 """Limit for integrated gradients: finding the nodes takes time cubic in their number."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Texts to explain, and the choices that methods share.
+
+    Attributes
+    ----------
+    name : of the method, for its records and its progress bar.
+    clf, texts, targets : a classifier, encoded texts, and for each a class or None, the predicted one.
+    output, unit : what is explained, and what is removed at once ("token", "word", "sentence", or a list of
+        spans, of all texts or for each text its own).
+    batch_tokens : tokens of a batch, padding included; None keeps the device busy.
+    progress : whether there is a progress bar; None: on a terminal.
+    """
+
+    name: str
+    clf: Classifier
+    texts: Sequence[EncodedText]
+    targets: Targets
+    output: str = "logit"
+    unit: Any = "token"
+    batch_tokens: int | None = None
+    progress: bool | None = None
+
+    def some(self, rows: Sequence[int]) -> Request:
+        """The same request of some of its texts."""
+        unit = [self.unit[k] for k in rows] if _by_text(self.unit) else self.unit
+        texts, targets = [self.texts[k] for k in rows], [self.targets[k] for k in rows]
+        return replace(self, unit=unit, texts=texts, targets=targets)
+
+    def batches(self, *, shared: bool = True) -> Iterator[tuple[list[int], Tensor, Tensor, dict[str, Any]]]:
+        """Padded batches of texts: their indices, ids, mask (B, T), and the other inputs of `Encoder.forward`
+        (token types, and the positions that are read).
+
+        Where several texts are `shared`, one is run for all: the ids are (1, T), and the positions (R, 1).
+        """
+        texts, device = self.texts, self.clf.device
+        groups = groups_of(texts) if shared else [[i] for i in range(len(texts))]
+        alone = [group[0] for group in groups if len(group) == 1]
+        planned = token_batches([len(texts[i]) for i in alone], budget(self.batch_tokens, device))
+        plan = [(False, [alone[k] for k in batch]) for batch in planned]
+        for group in (group for group in groups if len(group) > 1):
+            at_once = budget(self.batch_tokens, device, work="places")
+            few = max(1, at_once // max(len(texts[i]) for i in group))
+            plan += [(True, group[k : k + few]) for k in range(0, len(group), few)]
+        for together, rows in watch(plan, progress=self.progress, label=self.name):
+            some = [texts[i] for i in rows]
+            if together:
+                ids, mask, further = self.clf.batch([max(some, key=len)])
+                place = places_of(self.clf, some)
+                further["place"] = None if place is None else torch.tensor(place, device=device)[:, None]
+                yield rows, ids, mask, further
+            else:
+                yield rows, *self.clf.batch(some)
+
+    def units(self) -> list[Units]:
+        """The units of each text; `InputError` as `units_of`."""
+        several = self.unit if _by_text(self.unit) else [self.unit] * len(self.texts)
+        out = []
+        for text, unit in zip(self.texts, several, strict=True):
+            joined, offsets = ("", ()) if unit == "token" else (text.joined, text.offsets)
+            read: dict[str, Any] = {"tokens": text.tokens, "special": text.special, "follows": text.follows}
+            out.append(units_of("attribute", unit, text=joined, offsets=offsets, **read))
+        return out
+
+    def explained(self, rows: Sequence[int], tape: Tape) -> tuple[Tensor, Tensor]:
+        """The logits (R, C) of these texts, and their classes (R,): for None the one with the largest."""
+        logits = tape.logits.flatten(0, -2).expand(len(rows), -1)
+        return logits, classes_of([self.targets[i] for i in rows], logits)
+
+    def read(self, logits: Tensor, classes: Tensor) -> Tensor:
+        """The explained number of each row, (B,)."""
+        return read_output(logits, classes, self.output, multi_label=self.clf.multi_label)
+
+    def record(
+        self, text: EncodedText, scores: Tensor | np.ndarray, *, units: Units | None = None, **known: Any
+    ) -> Attribution:
+        """As `attribution`; `units` matter where these are no tokens."""
+        of_units = None if self.unit == "token" else units
+        return attribution(self.clf, text, scores, method=self.name, units=of_units, **known)
+
+
+def explain(
+    method: str, clf: Classifier, texts: Sequence[EncodedText], targets: Targets, **options: Any
+) -> list[Attribution]:
+    """Explain encoded texts, with a target (or None) for each, by a method with its options.
+
+    >>> clf = load_classifier("companion")                               # doctest: +SKIP
+    >>> explain("loo", clf, clf.encode("a fine film"), [None])           # doctest: +SKIP
+    [Attribution(method='loo', tokens=5, target=1, logit=2.5)]
+    """
+    row = METHODS[method]
+    assert row.function is not None
+    with as_recorded(clf.device, clf.network):
+        if row.takes is None:  # one of yours
+            return row.function(clf, texts, targets, **options)
+        check_output(options.get("output", "logit"), clf)
+        shared = {name: options.pop(name) for name in (*row.takes, *SHARED) if name in options}
+        return row.function(Request(method, clf, texts, targets, **shared), **row.fixed, **options)
+
+
+def groups_of(texts: Sequence[EncodedText]) -> list[list[int]]:
+    """The indices of texts, together where one forward pass serves them."""
+    groups: dict[int, list[int]] = {}
+    for i, text in enumerate(texts):
+        groups.setdefault(id(text if text.along is None else text.along), []).append(i)
+    return list(groups.values())
+
+
+def places_of(clf: Classifier, texts: Sequence[EncodedText]) -> list[int] | None:
+    """The place at which each text is read; None where the readout needs none."""
+    reads_one = clf.encoder.wiring.readout in ("place", "last")
+    return [row_read(clf, text) for text in texts] if reads_one else None
+
+
+def gradients(values: Tensor, leaf: Tensor) -> Tensor:
+    """The gradient of each value (R,) at its row of the leaf (R, ...); where the leaf has one row for all
+    values, (R, 1, ...).
+    """
+    if len(leaf) == len(values):
+        return torch.autograd.grad(values.sum(), leaf)[0]
+    return torch.stack([torch.autograd.grad(one, leaf, retain_graph=True)[0] for one in values])
+
+
+def _by_text(unit: Any) -> bool:
+    """Whether there is a list of spans for each text, and not one list for all."""
+    return not isinstance(unit, str) and all(
+        isinstance(one, (list, tuple)) and one and not isinstance(one[0], int) for one in unit
+    )
+
+
+def unit_choice(unit: Any) -> dict[str, str]:
+    """A record's choice of unit; empty for tokens.
+
+    >>> unit_choice("token"), unit_choice("word"), unit_choice(["rare grace"])
+    ({}, {'unit': 'word'}, {'unit': 'span'})
+    """
+    if not isinstance(unit, str):
+        return {"unit": "span"}
+    return {} if unit == "token" else {"unit": unit}
 
 
 def check_classifier(operation: str, model: object, *, expected: str = "a Classifier") -> Classifier:
@@ -35,7 +182,7 @@ def check_classifier(operation: str, model: object, *, expected: str = "a Classi
     raise ModelError(operation, got=got, expected=expected, hint="load one with load_classifier")
 
 
-def check_targets(
+def class_numbers(
     target: Target, count: int, labels: Sequence[str], class_of: Callable[[Any], Any] = lambda given: given
 ) -> list[int | None]:
     """One target per input: None (the predicted class), one class for all, or a class for each in order.
@@ -47,7 +194,7 @@ def check_targets(
     ------
     InputError : another number of targets than inputs, no such class, or a label of several classes.
 
-    >>> check_targets("neutral", 2, ("negative", "neutral", "positive")), check_targets([0, None], 2, "ab")
+    >>> class_numbers("neutral", 2, ("negative", "neutral", "positive")), class_numbers([0, None], 2, "ab")
     ([1, 1], [0, None])
     """
     asked: Any = target
@@ -62,8 +209,8 @@ def check_targets(
 
 
 def targets_of(clf: Classifier, target: Target, count: int) -> list[int | None]:
-    """`check_targets` for a classifier's inputs; a language model's classes may be given by their text."""
-    return check_targets(target, count, clf.labels, clf.class_of)
+    """`class_numbers` for a classifier's inputs; a language model's classes may be given by their text."""
+    return class_numbers(target, count, clf.labels, clf.class_of)
 
 
 def _class_of(target: Any, labels: Sequence[str]) -> int:
@@ -112,15 +259,6 @@ def check_replacement(clf: Classifier, asked: str) -> None:
         raise InputError("attribute", got=got, expected=expected, hint=hint)
 
 
-def check_bert_order(operation: str, clf: Classifier) -> Classifier:
-    """Refuse a network unlike BERT, which has learned positions, norms after the sums, and reads [CLS]."""
-    if clf.encoder.wiring.is_bert:
-        return clf
-    got = f"{clf.card.name!r} of family {clf.card.family!r}"
-    expected = "a network in BERT's order: learned positions, norms after the sums, the first token read"
-    raise ModelError(operation, got=got, expected=expected, hint="choose a BERT, RoBERTa or ELECTRA")
-
-
 def check_options(method: str, options: Iterable[str], allowed: Iterable[str]) -> None:
     """Refuse options that a method does not use."""
     for name in options:
@@ -131,11 +269,6 @@ def check_options(method: str, options: Iterable[str], allowed: Iterable[str]) -
                 expected=f"one of {', '.join(sorted(allowed))}",
                 hint="leave it out or change the method",
             )
-
-
-def check_steps(n_steps: object) -> int:
-    """The steps of integrated gradients, a whole number from 1 to `MOST_STEPS`."""
-    return whole("attribute", "n_steps", n_steps, most=MOST_STEPS, hint="try n_steps=50")
 
 
 def path_integral(function: Callable[..., Tensor]) -> Any:
@@ -234,20 +367,25 @@ def attribution(
             "attribute", got=got, expected=expected, hint="return one score per token of the text"
         )
     known = {"label": clf.labels[int(target)], "model": clf.card.name, "dtype": clf.card.dtype}
-    of_parts = {name: frozen(np.array(part, dtype=np.float64)) for name, part in (parts or {}).items()}
-    return Attribution.made(
+    arrays = {name: np.array(part, dtype=np.float64) for name, part in (parts or {}).items()}
+    special = np.array(units.special if units else text.special)
+    for array in (kept := np.array(kept), special, *arrays.values()):
+        array.setflags(write=False)
+    record = object.__new__(Attribution)  # all values have their types already
+    vars(record).update(
         tokens=tokens,
-        scores=frozen(np.array(kept)),
+        scores=kept,
         target=int(target),
         logit=finite(clf, to_numpy(logit), "logits").item(),
-        special=frozen(np.array(units.special if units else text.special)),
+        special=special,
         method=method,
         choices=MappingProxyType(as_tuples(choices)),
-        parts=MappingProxyType(of_parts),
+        parts=MappingProxyType(arrays),
         details=MappingProxyType(as_tuples({**known, **text.details, **(details or {})})),
         text=text.joined,
         offsets=units.offsets if units else text.offsets,
     )
+    return record
 
 
 def finite(clf: Classifier, values: np.ndarray, what: str) -> np.ndarray:

@@ -14,14 +14,13 @@ import torch
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, is_whole, shown, whole
 from lrp_companion.completion import Completion
-from lrp_companion.families.tasks import TOKEN_CLASSES
+from lrp_companion.families.tasks import NEXT_TOKEN, TOKEN_CLASSES
 from lrp_companion.families.wiring import fresh_rotations
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.loading.reading import quietly
-from lrp_companion.loading.texts import control_ids, is_ids, token_texts, tokenised
-from lrp_companion.methods.common import check_output, targets_of
-from lrp_companion.methods.request import explain as explain_texts
+from lrp_companion.loading.texts import control_ids, kind_of, token_texts, tokenised
+from lrp_companion.methods.common import check_output, explain, targets_of
 from lrp_companion.registry import METHODS
 from lrp_companion.words import Span
 
@@ -60,29 +59,30 @@ def all_of(
 def completed(
     clf: Classifier,
     prompt: Any,
+    completion: Any,
     *,
     method: str,
-    completion: Any,
     target: Any,
-    contrast: Any,
     position: Any,
-    truncate: bool,
-    compare: str | None,
+    contrast: Any,
     **options: Any,
 ) -> Completion:
-    """Explain each token of what follows a prompt, which is read whole whatever `truncate` says.
+    """Explain each token of what follows a prompt.
 
     All tokens are explained from one forward pass of the whole, and what LOO removes is removed once.
 
     Raises
     ------
-    InputError : several prompts; a target or a position, too; a completion without tokens, one that is too
-        long, or one with which the prompt has other tokens; a contrast of another length.
+    InputError : several prompts; a model of something else, a target or a position; a completion without
+        tokens, one that is too long, or one with which the prompt has other tokens; a contrast of another
+        length.
     """
-    if target is not None or position is not None:
-        got = "completion with a target or a position"
-        raise InputError("attribute", got=got, expected="one of them", hint="leave the others out")
-    clf = clf.comparing(compare)
+    alone = target is None and position is None
+    if clf.encoder.wiring.task != NEXT_TOKEN or not alone:
+        got = f"a completion with {clf.card.name!r}, which predicts {clf.encoder.wiring.task}"
+        got = got if alone else "completion with a target or a position"
+        expected = "a model of the next token, without target and position"
+        raise InputError("attribute", got=got, expected=expected, hint="leave it out")
     output = check_output(options.get("output", "logit"), clf)
     begin = opened(clf, prompt)
     start, more = len(begin), {}
@@ -111,8 +111,7 @@ def completed(
             few = clf.narrowed(classes)
         row = {k: n for n, k in enumerate(classes)}
         both = texts * (2 if others else 1)
-        with as_recorded(clf.device, clf.network):
-            records = explain_texts(method, few, both, [row[k] for k in (*ids, *others)], **options)
+        records = explain(method, few, both, [row[k] for k in (*ids, *others)], **options)
         records = [replace(r, target=classes[r.target]) for r in records]
         records = list(map(_less, records, records[len(ids) :])) if others else records
     spelled = [read.text[a:b] for a, b in itertools.pairwise(stops)]
@@ -167,11 +166,12 @@ def followed(
         prompt's own tokens change; more tokens than the model reads.
     """
     ids, text, spans = list[int](), "", list[Span]()
-    if is_ids(given):
+    kind, given = kind_of(given)
+    if kind == "ids":
         ids = [int(k) for k in given]
         clf.reader.check_ids(0, ids)
         text, spans = _decoded(clf.tokenizer, prompt.input_ids, ids)
-    elif isinstance(given, str):
+    elif kind == "text":
         text, (ids, spans) = given, _read_on(clf, prompt, given, f"{name} {shown(given)}")
     if not ids:
         expected = "a text or token ids with at least one token, or for a completion a number of tokens"
@@ -266,15 +266,7 @@ def check_length(clf: Classifier, tokens: int) -> None:
 
 
 def contrasted(
-    clf: Classifier,
-    inputs: Any,
-    *,
-    target: Any,
-    contrast: Any,
-    truncate: bool,
-    position: Any,
-    compare: str | None,
-    **options: Any,
+    clf: Classifier, texts: list[EncodedText], target: Any, contrast: Any, *, method: str, **options: Any
 ) -> list[Attribution]:
     """Explain `logit of target - logit of contrast` by any method that explains a margin.
 
@@ -282,20 +274,16 @@ def contrasted(
     ------
     InputError : no target, several targets, the same class twice, or another `output`.
     """
-    hint = "name two classes, such as target=1, contrast=0"
-    if target is None:
+    if target is None or options.get("output", "logit") != "logit":
         got = f"contrast {shown(contrast)} without a target"
-        raise InputError("attribute", got=got, expected="both", hint=hint)
-    if options.get("output", "logit") != "logit":
-        got, expected = f"contrast with output {options['output']!r}", "a contrast of two logits"
-        raise InputError("attribute", got=got, expected=expected, hint="leave output out")
-    pair = targets_of(clf, [target, contrast], 2)
-    if pair[0] == pair[1]:
-        got = f"the class {clf.labels[pair[0] or 0]!r} against itself"
+        got = got if target is None else f"contrast with output {options['output']!r}"
+        hint = "name two classes, such as target=1, contrast=0"
+        raise InputError("attribute", got=got, expected="a contrast of two logits", hint=hint)
+    first, second = targets_of(clf, [target, contrast], 2)
+    if first is None or second is None or first == second:
+        got, hint = f"the class {shown(target)} against itself", "name two"
         raise InputError("attribute", got=got, expected="two classes", hint=hint)
-    clf = clf.comparing(compare)
-    texts = clf.encode(inputs, truncate=truncate, position=position)
-    return _margins(clf, texts, [k for k in pair if k is not None], **options)
+    return _margins(clf, texts, (first, second), method=method, **options)
 
 
 def _margins(
@@ -303,8 +291,6 @@ def _margins(
 ) -> list[Attribution]:
     """The explanation of the difference of two logits: the margin of a classifier of these two classes."""
     few = clf.narrowed(pair)
-    options["output"] = check_output("margin", few)
-    with as_recorded(clf.device, clf.network):
-        records = explain_texts(method, few, texts, [0] * len(texts), **options)
+    records = explain(method, few, texts, [0] * len(texts), **options | {"output": "margin"})
     chosen = {"output": "logit", "contrast": clf.labels[pair[1]]}
     return [replace(r, target=pair[0], choices={**r.choices, **chosen}) for r in records]

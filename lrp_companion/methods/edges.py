@@ -32,10 +32,9 @@ from lrp_companion.attribution import Attribution
 from lrp_companion.checks import choose
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.loading.compute import as_recorded
-from lrp_companion.methods.common import classes_of, targets_of, to_numpy, watch
+from lrp_companion.methods.common import Request, classes_of, targets_of, to_numpy, watch
 from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
 from lrp_companion.methods.perturbation import kept_logits
-from lrp_companion.methods.request import Request
 from lrp_companion.registry import method
 from lrp_companion.tape.attention import Context, Heads
 from lrp_companion.tape.encoder import Tape
@@ -264,7 +263,7 @@ def _at_reads(
         tape = clf.encoder.forward(
             ids.expand(count, *ids.shape[1:]), mask.expand(count, -1), added=more, keep=soft, **further
         )
-        chosen = request.classes(rows, tape.logits) if target is None else torch.tensor([target] * count)
+        chosen = request.explained(rows, tape)[1] if target is None else torch.tensor([target] * count)
         values = request.read(tape.logits, chosen)
         g = torch.autograd.grad(values.sum(), added)
     return tape, chosen, values, [part if part.ndim == 4 else part[:, None, None] for part in g]

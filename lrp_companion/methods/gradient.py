@@ -10,19 +10,20 @@ import torch
 from torch import Tensor
 
 from lrp_companion.attribution import Attribution, scores_at
-from lrp_companion.checks import choose
+from lrp_companion.checks import choose, whole
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import (
+    MOST_STEPS,
+    Request,
     check_replacement,
-    check_steps,
     classes_of,
+    gradients,
     path_integral,
     replacements,
     to_numpy,
     watch,
 )
 from lrp_companion.methods.lrp import check_rules
-from lrp_companion.methods.request import Request, gradients
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.registry import method
 from lrp_companion.tape.batching import budget
@@ -42,8 +43,7 @@ def gradient_x_input(request: Request, *, site: str = "word") -> list[Attributio
             word = encoder.embed(ids).requires_grad_(True)
             # a clone, as FlopCounterMode takes no leaf as the input of a module
             tape = encoder.forward(ids, mask, word=word.clone(), only_read=True, **further)
-            logits = request.logits_of(rows, tape)
-            chosen = request.classes(rows, logits)
+            logits, chosen = request.explained(rows, tape)
             g = gradients(request.read(logits, chosen), word)
         parts = {key: to_numpy(value.flatten(0, -2)) for key, value in relevance_parts(tape, g).items()}
         for k, i in enumerate(rows):
@@ -66,8 +66,8 @@ def integrated_gradients(request: Request, *, n_steps: int = 50, baseline: str =
     returned in `details`.
     """
     clf = request.clf
-    baseline = check_baseline(clf, baseline)
-    check_steps(n_steps)
+    baseline = baseline_of(clf, baseline)
+    whole("attribute", "n_steps", n_steps, most=MOST_STEPS, hint="try n_steps=50")
     tokens_at_once = budget(request.batch_tokens, clf.device, work="path")
     choices = {"site": "word", "baseline": baseline, "n_steps": n_steps, "output": request.output}
     out = []
@@ -99,7 +99,7 @@ def integrated_gradients(request: Request, *, n_steps: int = 50, baseline: str =
     return out
 
 
-def check_baseline(clf: Classifier, baseline: str) -> str:
+def baseline_of(clf: Classifier, baseline: str) -> str:
     """The baseline of a path, if the classifier has it; "auto" is that of its kind of input."""
     own = "zero-pixels" if clf.reads_images else "pad-token"
     known = ("auto", "zero", own) if clf.reads_images else ("auto", "zero", own, "mask-token")

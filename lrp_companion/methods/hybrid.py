@@ -18,10 +18,9 @@ import torch
 from lrp_companion.arrays import ranking
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import choose, whole
-from lrp_companion.methods.common import classes_of, to_numpy
+from lrp_companion.methods.common import Request, classes_of, to_numpy
 from lrp_companion.methods.mask_gradient import quadrature_of
 from lrp_companion.methods.perturbation import kept_logits
-from lrp_companion.methods.request import Request, units_in
 from lrp_companion.registry import method
 
 CORRECTIONS = ("none", "scale", "shift", "line")
@@ -46,7 +45,7 @@ def hybrid(
     """
     choose("attribute", "correct", correct, CORRECTIONS)
     whole("attribute", "exact", exact, hint="one forward pass for each")
-    units = units_in(request.clf, request.texts, request.unit)
+    units = request.units()
     gradients = quadrature_of(replace(request, name="mask-gradient"), groups, nodes, seed)
     tied = max(1e-5, 8 * torch.finfo(request.clf.dtype).eps)  # what company changes
     chosen = [np.sort(ranking(np.abs(record.scores), tied=tied)[:exact]) for record in gradients]
@@ -113,7 +112,7 @@ def sampled_loo(request: Request, *, budget: int = 8, seed: int = 0) -> list[Att
         for text in request.texts
     ]
     jobs = [
-        (text, without(len(text), i))
+        (text, np.arange(len(text)) != i)
         for text, places in zip(request.texts, chosen, strict=True)
         for i in (-1, *places)
     ]
@@ -131,12 +130,3 @@ def sampled_loo(request: Request, *, budget: int = 8, seed: int = 0) -> list[Att
         known["details"] = {"passes": (len(after), 0), "exact tokens": tuple(places.tolist())}
         out.append(request.record(text, scores, **known))
     return out
-
-
-def without(tokens: int, place: int) -> np.ndarray:
-    """Kept tokens (T,) of a text without the token at `place`; -1 keeps all.
-
-    >>> without(3, 1).tolist(), without(3, -1).tolist()
-    ([True, False, True], [True, True, True])
-    """
-    return np.arange(tokens) != place

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import choose
+from lrp_companion.checks import choose, whole
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.methods.common import (
+    MOST_STEPS,
     Target,
     check_options,
-    check_steps,
-    check_targets,
+    class_numbers,
     classes_of,
     path_integral,
     to_numpy,
@@ -44,7 +44,7 @@ def attribute_images(
     with as_recorded(device, net):
         x = net.check_images(images, "attribute")
         x = x.clone() if x.is_inference() else x
-        targets = check_targets(target, len(x), tuple(map(str, range(net.classes))))
+        targets = class_numbers(target, len(x), tuple(map(str, range(net.classes))))
         with torch.no_grad():
             logits = torch.cat([net(part) for part in x.split(256)])
         chosen = classes_of(targets, logits)
@@ -84,7 +84,7 @@ def integrated_gradients(
     polynomial of degree 3 along the path. `baseline` is "zero", one image, or one for each. The convergence
     delta `sum IG - (f(x) - f(x'))` goes into `details`.
     """
-    check_steps(n_steps)
+    whole("attribute", "n_steps", n_steps, most=MOST_STEPS, hint="try n_steps=50")
     if isinstance(baseline, str):
         start, name = torch.zeros_like(x), choose("attribute", "baseline", baseline, ("zero",))
     else:

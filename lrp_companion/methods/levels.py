@@ -9,18 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from lrp_companion.checks import check_layers
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.loading.compute import as_recorded
-from lrp_companion.methods.common import (
-    check_classifier,
-    classes_of,
-    output_gradient,
-    targets_of,
-    to_numpy,
-)
-from lrp_companion.methods.lrp import Cuts, check_cuts, check_rules, cut_paths
+from lrp_companion.methods.common import check_classifier, classes_of, output_gradient, targets_of, to_numpy
+from lrp_companion.methods.lrp import Cuts, check_rules, cut_paths, cuts_of
 from lrp_companion.propagation import relevance_parts
-from lrp_companion.schema import check_layers
 from lrp_companion.tape.steps import CAUSES, keeps, metered
 
 
@@ -89,7 +83,7 @@ def layer_relevance(
     """
     check_classifier("layer_relevance", clf)
     mask = check_layers("layer_relevance", bypass, clf.card.layers)
-    cuts = check_cuts("layer_relevance", cut, clf.card.layers)
+    cuts = cuts_of("layer_relevance", cut, clf.card.layers)
     eps = check_rules("layer_relevance", clf, epsilon=epsilon, gate=gate)
     encoded = clf.encode_one("layer_relevance", text, truncate=truncate, position=position)
     levels, scores, lost = [], [], []

@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from lrp_companion.attribution import SITES, Attribution, scores_at
-from lrp_companion.checks import InputError, choose, number, shown
+from lrp_companion.checks import InputError, check_epsilon, check_layers, choose, shown
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.methods.common import (
+    Request,
     check_classifier,
     check_output,
     classes_of,
@@ -27,12 +28,10 @@ from lrp_companion.methods.common import (
     targets_of,
     to_numpy,
 )
-from lrp_companion.methods.request import Request
 from lrp_companion.propagation import MEMORY, all_masks, parts_and_angles, some_masks
 from lrp_companion.registry import PASSES, Style, method
-from lrp_companion.schema import Lattice, check_layers
+from lrp_companion.schema import Lattice
 from lrp_companion.tape.attention import HALVES, PATHS, PathCut, Shares
-from lrp_companion.tape.encoder import Tape
 from lrp_companion.tape.steps import GATES
 
 POSITIONS = ("absolute", "signed")
@@ -71,24 +70,16 @@ def check_rules(
     if choose(operation, "gate", gate, GATES) != GATES[0] and not wiring.gated:
         got = f"gate {gate!r} with {clf.card.name!r}, whose MLPs have no gate"
         raise InputError(operation, got=got, expected="a network with gated MLPs", hint="leave it out")
-    return number(operation, "epsilon", epsilon, least=0, hint="try epsilon=0.0 or 1e-6")
+    return check_epsilon(operation, epsilon)
 
 
-def _parts(
-    tape: Tape, start: Tensor, mask: frozenset[int], *, epsilon: float, positions: str | None
-) -> dict[str, Tensor]:
-    """Relevance by part, each (B, T); with `positions` the relevance of rotations is also a part.
-
-    It is summed over heads, queries, keys and width to one number for each token, layer and table (cosines,
-    sines). These numbers are added up with their signs, or as absolute values (Bakish et al. 2025). Absolute
-    values are no longer shares of the logit.
+def _of_rotations(word: Tensor, tables: Sequence[Tensor], positions: str) -> Tensor:
+    """The relevance of rotations (B, T): of each token, layer and table (cosines, sines) one number, summed
+    over heads, queries, keys and width. These numbers are added up with their signs, or as absolute values
+    (Bakish et al. 2025), which are no longer shares of the logit.
     """
-    if positions is None:
-        return some_masks(tape, start, [mask], epsilon=epsilon)[mask]
-    parts, tables = parts_and_angles(tape, start, mask, epsilon=epsilon)
-    word = parts["word"]
     signed = torch.stack([table.to(word.device) for table in tables] or [torch.zeros_like(word)])
-    return parts | {"position": (signed.abs() if positions == "absolute" else signed).sum(0)}
+    return (signed.abs() if positions == "absolute" else signed).sum(0)
 
 
 @dataclass(frozen=True)
@@ -146,7 +137,7 @@ def lrp(
     """
     clf, texts = request.clf, request.texts
     rules = bypass if isinstance(bypass, RuleSet) else RuleSet("lrp", bypass, cut=cut)
-    cuts = check_cuts("attribute", rules.cut, clf.card.layers)
+    cuts = cuts_of("attribute", rules.cut, clf.card.layers) if rules.cut else []
     mask = rules.mask(clf.card.layers)
     eps = check_rules("attribute", clf, site=site, epsilon=epsilon, gate=gate, positions=positions)
     rotated = site == "word+position" and clf.encoder.wiring.position is None
@@ -161,14 +152,16 @@ def lrp(
     how |= {"shares": rules.shares}
     out: list[Attribution] = [None] * len(texts)  # type: ignore[list-item]
     for rows, ids, attended, further in request.batches():
-        tape = clf.encoder.forward(
-            ids, attended, cuts=cut_paths(cuts, texts, rows, attended), **how, **further
-        )
-        logits = request.logits_of(rows, tape)
-        chosen = request.classes(rows, logits)
+        paths = cut_paths(cuts, texts, rows, attended) if cuts else ()
+        tape = clf.encoder.forward(ids, attended, cuts=paths, **how, **further)
+        logits, chosen = request.explained(rows, tape)
         start = output_gradient(logits, chosen, request.output, multi_label=clf.multi_label)
         start = start if len(rows) == len(ids) else start.unsqueeze(1)  # (R, 1, C) back to one text
-        walked = _parts(tape, start, mask, epsilon=eps, positions=positions if rotated else None)
+        if rotated:
+            walked, tables = parts_and_angles(tape, start, mask, epsilon=eps)
+            walked["position"] = _of_rotations(walked["word"], tables, positions)
+        else:
+            walked = some_masks(tape, start, [mask], epsilon=eps)[mask]
         parts = {key: to_numpy(value.flatten(0, -2)) for key, value in walked.items()}
         for k, i in enumerate(rows):
             of_text = {key: value[k, : len(texts[i])] for key, value in parts.items()}
@@ -177,10 +170,10 @@ def lrp(
     return out
 
 
-def check_cuts(operation: str, cut: Cuts, layers: int) -> list[tuple[str, str, tuple[int, ...]]]:
+def cuts_of(operation: str, cut: Cuts, layers: int) -> list[tuple[str, str, tuple[int, ...]]]:
     """Cuts as triples of path, tokens and layers; () means every layer.
 
-    >>> check_cuts("attribute", ("key", "special"), 12)
+    >>> cuts_of("attribute", ("key", "special"), 12)
     [('key', 'special', ())]
     """
     several = [cut] if cut and isinstance(cut[0], str) else list(cut)
@@ -203,8 +196,6 @@ def cut_paths(
     attended: Tensor,
 ) -> list[PathCut]:
     """The cuts at the tokens (B, T) of a batch; of texts that share a pass the longest has all tokens."""
-    if not cuts:
-        return []
     some = [texts[i] for i in rows]
     some = some if len(some) == len(attended) else [max(some, key=len)]
     marks = np.zeros(attended.shape, dtype=bool)
@@ -247,7 +238,7 @@ def rule_set(
 
     Raises
     ------
-    InputError : a name that is taken or not a plain word; a `bypass` that is neither a list of layers nor a
+    InputError : a name that is taken; a `bypass` that is neither a list of layers nor a
         function; an unknown site; a cut of an unknown path; shares that do not sum to 1.
 
     >>> upper = rule_set("upper-half", bypass=lambda layers: range(layers // 2 + 1, layers + 1))
@@ -262,7 +253,7 @@ def rule_set(
         choose("rule_set", "site", site, SITES)
     if not callable(bypass):
         bypass = check_layers("rule_set", bypass, MOST_LAYERS)
-    check_cuts("rule_set", cut, MOST_LAYERS)
+    cuts_of("rule_set", cut, MOST_LAYERS)
     if not np.allclose(np.sum(shares, -1), 1) or np.shape(shares) != (2, 2):
         got, expected = f"shares {shown(shares)}", "two pairs of shares, each summing to 1"
         raise InputError("rule_set", got=got, expected=expected, hint="such as ((0.5, 0.5), (0.5, 0.5))")

@@ -24,13 +24,10 @@ from numpy.polynomial import legendre
 from lrp_companion.arrays import real_array
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, shown, whole
-from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.methods.common import Targets, to_numpy, watch
+from lrp_companion.methods.common import Request, gradients, to_numpy, unit_choice, watch
 from lrp_companion.methods.perturbation import loo
-from lrp_companion.methods.request import Request, gradients, unit_choice, units_in
 from lrp_companion.registry import method
 from lrp_companion.tape.batching import budget, token_batches
-from lrp_companion.words import Units
 
 APART = 1e-6
 """Least distance of two nodes: nearly equal nodes have nearly infinite weights."""
@@ -159,7 +156,7 @@ def mask_gradient(
     if groups == 1 or nodes is not None or seed is not None:
         return quadrature_of(request, groups, nodes, seed)
     points = quadrature(default_nodes(groups) or 2)[0]
-    sizes = [len(units) for units in units_in(request.clf, request.texts, request.unit)]
+    sizes = [len(units) for units in request.units()]
     dear = [size + 1 < 3 * (1 + len(np.unique(group_of(size, groups)))) for size in sizes]
     choices = {"groups": groups, "nodes": tuple(points.tolist()), "seed": None, "output": request.output}
     choices |= unit_choice(request.unit)
@@ -178,16 +175,19 @@ def quadrature_of(
     texts = request.texts
     nodes = default_nodes(groups) if nodes is None else nodes
     plan(1, groups, nodes, seed)  # refuses bad options also where there is no text
-    units = units_in(request.clf, texts, request.unit)
-    plans = [
-        _plan_of_tokens(len(text), group, plan(len(group), groups, nodes, seed))
-        for text, group in zip(texts, units, strict=True)
-    ]
+    units = request.units()
+    plans = []
+    for text, of_text in zip(texts, units, strict=True):
+        group, *rule = plan(len(of_text), groups, nodes, seed)
+        unit = of_text.of_tokens(len(text))  # -1: a token of no unit, which is in no group
+        plans.append((np.where(unit >= 0, group[unit], -1), *rule))
     rows = [quadrature_rows(group, points) for group, points, _ in plans]
-    first = _at_ones(request)
+    first = list[Any]([None] * len(texts))
+    for batch, ids, real, further in request.batches():
+        _fill(first, request, batch, batch, (ids, real, further), real.to(request.clf.dtype))
     jobs = [(k, mask) for k, masks in enumerate(rows) for mask in masks[1:]]
     chosen = [target for _, target, *_ in first]
-    others = iter(_gradients(replace(request, targets=chosen), jobs) if jobs else [])
+    others = iter(gradients_at(replace(request, targets=chosen), jobs) if jobs else [])
     out = []
     for k, (group, points, weights) in enumerate(plans):
         gradient, target, logit, value = first[k]
@@ -201,41 +201,12 @@ def quadrature_of(
     return out
 
 
-def _plan_of_tokens(
-    tokens: int, units: Units, planned: tuple[np.ndarray, np.ndarray, np.ndarray]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A plan of units as a plan of tokens: each token is in its unit's group, or in none (-1)."""
-    group, points, weights = planned
-    of_tokens = units.of_tokens(tokens)
-    return np.where(of_tokens >= 0, group[of_tokens], -1), points, weights
-
-
 def gradients_at(
-    clf: Classifier,
-    texts: Sequence[EncodedText],
-    jobs: Sequence[tuple[int, np.ndarray]],
-    targets: Targets,
-    *,
-    progress: bool | None = None,
-) -> list[tuple[np.ndarray, int, float, float]]:
-    """For each job (a text's index in `texts` and its mask (T,)): `df/dw` (T,), the explained class, its
-    logit, and f itself, which is that logit.
-    """
-    return _gradients(Request("mask-gradient", clf, texts, targets, progress=progress), jobs)
-
-
-def _at_ones(request: Request) -> list[tuple[np.ndarray, int, float, float]]:
-    """As `gradients_at` with nothing removed from any text."""
-    out = list[Any]([None] * len(request.texts))
-    for rows, ids, real, further in request.batches():
-        _fill(out, request, rows, rows, (ids, real, further), real.to(request.clf.dtype))
-    return out
-
-
-def _gradients(
     request: Request, jobs: Sequence[tuple[int, np.ndarray]]
 ) -> list[tuple[np.ndarray, int, float, float]]:
-    """As `gradients_at`, with f the output of the request."""
+    """For each job (a text's index and its mask (T,)): `df/dw` (T,), the explained class, its logit, and f,
+    the output of the request.
+    """
     clf, out = request.clf, list[Any]([None] * len(jobs))
     batched = token_batches([len(row) for _, row in jobs], budget(request.batch_tokens, clf.device))
     for batch in watch(batched, progress=request.progress, label=request.name):
@@ -258,8 +229,7 @@ def _fill(
     keep = keep.requires_grad_(True)
     with torch.enable_grad():
         tape = request.clf.encoder.forward(ids, real, keep=keep, only_read=True, **further)
-        logits = request.logits_of(rows, tape)
-        chosen = request.classes(rows, logits)
+        logits, chosen = request.explained(rows, tape)
         values = request.read(logits, chosen)
         g = gradients(values, keep).flatten(0, -2)
     for k, (place, row) in enumerate(zip(places, rows, strict=True)):

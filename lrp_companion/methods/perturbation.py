@@ -24,18 +24,21 @@ from lrp_companion.loading.comparison import compare, row_read
 from lrp_companion.loading.compute import as_recorded, usual_device
 from lrp_companion.loading.texts import Text
 from lrp_companion.methods.common import (
+    Request,
     check_classifier,
     check_output,
     check_replacement,
     classes_of,
     finite,
+    groups_of,
+    places_of,
     read_output,
     replacements,
     targets_of,
     to_numpy,
+    unit_choice,
     watch,
 )
-from lrp_companion.methods.request import Request, groups_of, places_of, unit_choice, units_in
 from lrp_companion.registry import method
 from lrp_companion.schema import REMOVALS
 from lrp_companion.tape.batching import budget, token_batches
@@ -185,7 +188,7 @@ def loo(request: Request, *, removal: str = "attention-mask") -> list[Attributio
     `Attribution.spans`.
     """
     check_removal(request.clf, removal)  # also where there is no text
-    units = units_in(request.clf, request.texts, request.unit)
+    units = request.units()
     choices = {"removal": removal, "output": request.output, **unit_choice(request.unit)}
     out = []
     for k, of_text in enumerate(_without_each(request, units, removal)):
@@ -257,20 +260,14 @@ def removal_evaluator(
 
     @usual_device()
     def evaluate(keep: np.ndarray) -> np.ndarray:
-        # of this network with these weights: a version counts the changes of a tensor in place
-        weights = tuple(p._version for p in clf.network.parameters() if not p.is_inference())
-        network = clf.follow().identity, weights
+        network = clf.follow().identity  # another one after any change
         kept = np.asarray(keep)
         rows = {(network, row.tobytes()): row for row in kept}
         new = {key: row for key, row in rows.items() if key not in known}
         if new:
-            logits = kept_logits(
-                clf,
-                [(encoded, row) for row in new.values()],
-                removal=removal,
-                batch_tokens=batch_tokens,
-                progress=False,
-            )
+            jobs = [(encoded, row) for row in new.values()]
+            how: dict[str, Any] = {"removal": removal, "batch_tokens": batch_tokens, "progress": False}
+            logits = kept_logits(clf, jobs, **how)
             classes = torch.full((len(logits),), chosen)
             values = read_output(logits, classes, output, multi_label=clf.multi_label)
             known.update(zip(new, to_numpy(values).tolist(), strict=True))

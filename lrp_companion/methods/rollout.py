@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import choose
-from lrp_companion.methods.common import switch
-from lrp_companion.methods.request import Request
+from lrp_companion.methods.common import Request, switch
 from lrp_companion.registry import method
 
 HEAD_FUSIONS = ("mean", "max", "min")
@@ -32,9 +33,9 @@ def rollout(
     out: list[Attribution | None] = [None] * len(request.texts)
     for rows, ids, mask, further in request.batches(shared=False):
         tape = request.clf.encoder.forward(ids, mask, **further)
-        chosen = request.classes(rows, tape.logits)
-        real = mask[:, :, None].to(tape.logits.dtype)
-        state = torch.eye(ids.shape[1], device=ids.device, dtype=tape.logits.dtype).expand(len(rows), -1, -1)
+        logits, chosen = request.explained(rows, tape)
+        real = mask[:, :, None].to(logits.dtype)
+        state = torch.eye(ids.shape[1], device=ids.device, dtype=logits.dtype).expand(len(rows), -1, -1)
         for attention in (layer.to(ids.device) for layer in tape.attentions):
             fused = attention.mean(1) if head_fusion == "mean" else getattr(attention, f"a{head_fusion}")(1)
             if head_fusion != "mean":
@@ -44,8 +45,6 @@ def rollout(
             state = fused @ state
         scores = tape.head.readout.rows(state) if row == "cls" else (real * state).sum(1) / real.sum(1)
         for k, i in enumerate(rows):
-            logit = tape.logits[k, chosen[k]]
-            out[i] = request.record(
-                request.texts[i], scores[k], target=chosen[k], logit=logit, choices=choices
-            )
+            known: dict[str, Any] = {"target": chosen[k], "logit": logits[k, chosen[k]], "choices": choices}
+            out[i] = request.record(request.texts[i], scores[k], **known)
     return out  # type: ignore[return-value]

@@ -17,9 +17,8 @@ import torch
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, whole
-from lrp_companion.methods.common import classes_of, to_numpy, watch
+from lrp_companion.methods.common import Request, classes_of, to_numpy, unit_choice, watch
 from lrp_companion.methods.perturbation import check_removal, kept_logits
-from lrp_companion.methods.request import Request, unit_choice, units_in
 from lrp_companion.registry import method
 
 MOST_EXACT = 16
@@ -52,7 +51,7 @@ def shapley(
     if whole("attribute", "permutations", permutations, least=4, hint="try 128") % 2:
         got, expected = f"permutations {permutations}", "an even number: each order runs with its reverse"
         raise InputError("attribute", got=got, expected=expected, hint=f"try {permutations + 1}")
-    groups = units_in(request.clf, request.texts, request.unit)
+    groups = request.units()
     players = [np.flatnonzero(~units.special) for units in groups]
     keeps, along = [], []
     for text, units, some in zip(request.texts, groups, players, strict=True):

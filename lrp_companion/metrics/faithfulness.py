@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lrp_companion.arrays import bool_array, ranking, real_array
 from lrp_companion.attribution import CANCELLED, Attribution, differences
-from lrp_companion.checks import InputError, choose, shown, whole
+from lrp_companion.checks import InputError, choose, whole
 from lrp_companion.extras import extra
 from lrp_companion.schema import DEFAULT_PROTOCOL, MAP_CHOICES, Protocol
 
@@ -63,47 +63,6 @@ def kendall(a: Any, b: Any) -> float:
     return float(kendalltau(left, right, variant="b").statistic)
 
 
-class Leverage(NamedTuple):
-    """Where one entry stands in a correlation: its distances `u` in a, `v` in b; `rest`, r without it."""
-
-    u: float
-    v: float
-    rest: float
-
-    @property
-    def r(self) -> float:
-        """Pearson's r of all entries, `(rest + u v) / sqrt((1 + u**2) (1 + v**2))`."""
-        return float((self.rest + self.u * self.v) / np.sqrt((1 + self.u**2) * (1 + self.v**2)))
-
-
-def leverage(a: Any, b: Any, place: int) -> Leverage:
-    """What one entry does to Pearson's r: its two distances from the others, and r of the others.
-
-    With n entries, `u = (a_k - mean) sqrt((n - 1) / n) / |a - mean|`, mean and norm over the others, and v
-    the same of b. A distance of 1 weighs as much as all the others together. As u grows, r goes to
-    `v / sqrt(1 + v**2)`, whatever the others say.
-
-    Raises
-    ------
-    InputError
-        as `pearson`; fewer than three entries, or a place that is none of them.
-
-    >>> first = leverage([-5, 2, 1, 0], [1, 2, 1, 0], 0)
-    >>> round(first.u, 2), first.v, round(first.rest, 2), round(first.r, 2)
-    (-3.67, 0.0, 1.0, 0.26)
-    """
-    x, y = check_pair("leverage", a, b, least=3)
-    whole("leverage", "place", place, least=0, most=len(x) - 1, hint="places count from 0")
-    others = np.arange(len(x)) != place
-    scale = np.sqrt((len(x) - 1) / len(x))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        u, v = (
-            scale * (z[place] - z[others].mean()) / np.linalg.norm(z[others] - z[others].mean())
-            for z in (x, y)
-        )
-    return Leverage(float(u), float(v), _correlation(x[others], y[others], "pearson"))
-
-
 CORRELATIONS: dict[str, Callable[[Any, Any], float]] = {
     "pearson": pearson,
     "spearman": spearman,
@@ -130,34 +89,8 @@ def normalise(scores: Any, map: str) -> np.ndarray:
     return given / total if abs(total) > CANCELLED * size else np.full_like(given, np.nan)
 
 
-class Undefined(float):
-    """A correlation that does not exist: NaN, with the `reason`.
-
-    >>> Undefined("one token")
-    undefined: one token
-    """
-
-    reason: str
-
-    def __new__(cls, reason: str) -> Undefined:
-        value = super().__new__(cls, "nan")
-        value.reason = reason
-        return value
-
-    def __getnewargs__(self) -> tuple[Any]:
-        return (self.reason,)
-
-    def __repr__(self) -> str:
-        return f"undefined: {self.reason}"
-
-
 def agreement(
-    scores: Any,
-    loo: Any,
-    special: Any = None,
-    protocol: Protocol = DEFAULT_PROTOCOL,
-    *,
-    unlike: bool = False,
+    scores: Any, loo: Any, special: Any = None, protocol: Protocol = DEFAULT_PROTOCOL, *, unlike: bool = False
 ) -> float:
     """Correlation of one explanation with LOO under the protocol's tokens, map and statistic.
 
@@ -174,8 +107,7 @@ def agreement(
     Returns
     -------
     float
-        NaN where it is undefined, as an `Undefined` with its reason: fewer than two tokens left, a constant
-        map, or a map that cannot be rescaled.
+        NaN where it is undefined: fewer than two tokens left, a constant map, or one that cannot be rescaled.
 
     Raises
     ------
@@ -186,12 +118,9 @@ def agreement(
     >>> round(agreement([9.0, 1.0, 2.0, 3.0], [0.0, 2.0, 4.0, 6.0], special, Protocol()), 12)
     1.0
     >>> record = Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo")
-    >>> agreement(record, record)
-    undefined: 1 of 2 tokens counts
+    >>> agreement(record, record)  # of one token
+    nan
     """
-    if not isinstance(protocol, Protocol):
-        got, hint = f"protocol {shown(protocol)}", "pass Protocol() for the default one"
-        raise InputError("agreement", got=got, expected="a Protocol", hint=hint)
     if isinstance(scores, Attribution) or isinstance(loo, Attribution):
         scores, loo, special = _maps_of(scores, loo, special, protocol, unlike=unlike)
     a, b = check_pair("agreement", scores, loo, least=1)
@@ -199,12 +128,10 @@ def agreement(
     if protocol.tokens == "no-special":
         kept = ~_mask("agreement", "special", special, a.shape)
     if kept.sum() < 2:
-        return Undefined(f"{kept.sum()} of {len(kept)} tokens counts")
+        return float("nan")
     a, b = normalise(a[kept], protocol.map), normalise(b[kept], protocol.map)
-    if np.isnan(a).any() or np.isnan(b).any():
-        return Undefined(f"a map that cannot be rescaled by {protocol.map}")
-    value = CORRELATIONS[protocol.statistic](a, b)
-    return Undefined("a constant map") if np.isnan(value) else value
+    defined = not (np.isnan(a).any() or np.isnan(b).any())
+    return CORRELATIONS[protocol.statistic](a, b) if defined else float("nan")
 
 
 def _maps_of(

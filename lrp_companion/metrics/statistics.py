@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lrp_companion.arrays import real_array
-from lrp_companion.checks import InputError, number, whole
+from lrp_companion.checks import InputError, whole
 from lrp_companion.extras import extra
 
 Key = TypeVar("Key", bound=Hashable)
@@ -91,7 +91,8 @@ def bootstrap_mean(
     given = _examples("bootstrap_mean", values)
     resamples = whole("bootstrap_mean", "resamples", resamples, most=MOST, hint="10,000 is the default")
     seed = whole("bootstrap_mean", "seed", seed, least=0, hint="0 is the default")
-    level = number("bootstrap_mean", "level", level, above=0, below=1, hint="0.95 is the default")
+    if not 0 < level < 1:
+        raise InputError("bootstrap_mean", got=f"level {level}", expected="between 0 and 1", hint="try 0.95")
     defined = given[~np.isnan(given)]
     n, undefined = len(defined), len(given) - len(defined)
     mean = float(defined.mean()) if n else float("nan")
@@ -112,17 +113,11 @@ def paired_difference(
     >>> print(paired_difference([0.5, 0.7, 0.9], [0.4, 0.6, 0.8]))
     0.100 [0.100, 0.100], n = 3
     """
-    difference = difference_of("paired_difference", a, b)
-    return bootstrap_mean(difference, resamples=resamples, level=level, seed=seed)
-
-
-def difference_of(operation: str, a: Any, b: Any) -> np.ndarray:
-    """Return `a - b` over the same examples, (examples,); `InputError` unless they are of one length."""
-    left, right = _examples(operation, a), _examples(operation, b)
+    left, right = _examples("paired_difference", a), _examples("paired_difference", b)
     if left.shape != right.shape:
         got, hint = f"{len(left)} and {len(right)} values", "compare on the same examples, in one order"
-        raise InputError(operation, got=got, expected="one pair per example", hint=hint)
-    return left - right
+        raise InputError("paired_difference", got=got, expected="one pair per example", hint=hint)
+    return bootstrap_mean(left - right, resamples=resamples, level=level, seed=seed)
 
 
 def _examples(operation: str, values: Any) -> np.ndarray:
@@ -138,50 +133,28 @@ def _examples(operation: str, values: Any) -> np.ndarray:
 
 def draw_rows(n: int, resamples: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:
     """The examples of each draw, (draws, n), some draws at a time."""
-    if not _small(n, resamples):
-        yield from _drawn(n, resamples, seed, BLOCK)
-        return
-    for rows, drawn in _kept_draws(n, resamples, seed, BLOCK):
-        yield rows, drawn.astype(np.intp)
-
-
-def draw_weights(n: int, resamples: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:
-    """How often each of n examples is in each draw of `draw_rows`, (draws, n)."""
-    if not _small(n, resamples):
-        for rows, drawn in _drawn(n, resamples, seed, BLOCK):
-            yield rows, multiplicities(drawn, n).astype(np.float64)
-        return
-    for rows, weights in _kept_weights(n, resamples, seed, BLOCK):
-        yield rows, weights.astype(np.float64)
-
-
-def multiplicities(drawn: np.ndarray, n: int) -> np.ndarray:
-    """How often each of n examples is in each draw, (draws, n)."""
-    places = drawn + n * np.arange(len(drawn))[:, None]
-    return np.bincount(places.ravel(), minlength=len(drawn) * n).reshape(len(drawn), n)
-
-
-def _drawn(n: int, resamples: int, seed: int, block: int) -> Iterator[tuple[slice, np.ndarray]]:
-    generator, step = np.random.default_rng(seed), max(1, block // n)
+    generator, step = np.random.default_rng(seed), max(1, BLOCK // n)
     for start in range(0, resamples, step):
         stop = min(start + step, resamples)
         yield slice(start, stop), generator.integers(0, n, size=(stop - start, n))
 
 
-def _small(n: int, resamples: int) -> bool:
-    """Whether draws are kept: columns of one length have the same; drawing costs more than their means."""
-    return n < 1 << 16 and n * resamples <= KEPT  # in 16 bits
+def draw_weights(n: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """How often each of n examples is in each of `RESAMPLES` draws of `draw_rows`, (draws, n)."""
+    few = n * RESAMPLES <= KEPT  # in 16 bits, for the next columns of this length
+    for rows, weights in _kept_weights(n, seed, BLOCK) if few else _weights(n, seed):
+        yield rows, weights.astype(np.float64)
+
+
+def _weights(n: int, seed: int) -> Iterator[tuple[slice, np.ndarray]]:
+    for rows, drawn in draw_rows(n, RESAMPLES, seed):
+        places = drawn + n * np.arange(len(drawn))[:, None]
+        yield rows, np.bincount(places.ravel(), minlength=len(drawn) * n).reshape(len(drawn), n)
 
 
 @lru_cache(maxsize=4)
-def _kept_draws(n: int, resamples: int, seed: int, block: int) -> list[tuple[slice, np.ndarray]]:
-    return [(rows, drawn.astype(np.uint16)) for rows, drawn in _drawn(n, resamples, seed, block)]
-
-
-@lru_cache(maxsize=4)
-def _kept_weights(n: int, resamples: int, seed: int, block: int) -> list[tuple[slice, np.ndarray]]:
-    drawn_rows = _drawn(n, resamples, seed, block)
-    return [(rows, multiplicities(drawn, n).astype(np.uint16)) for rows, drawn in drawn_rows]
+def _kept_weights(n: int, seed: int, block: int) -> list[tuple[slice, np.ndarray]]:
+    return [(rows, weights.astype(np.uint16)) for rows, weights in _weights(n, seed)]
 
 
 def side_of_band(value: Interval, low: float, high: float) -> str:
@@ -240,7 +213,7 @@ def resampled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     holes = defined < len(given)
     draws = np.empty((RESAMPLES, given.shape[1]))
     with np.errstate(invalid="ignore", divide="ignore"):
-        for rows, weights in draw_weights(len(given), RESAMPLES, 0):
+        for rows, weights in draw_weights(len(given), 0):
             draws[rows] = weights @ filled
             draws[rows, ~holes] /= len(given)
             if holes.any():

@@ -34,11 +34,8 @@ def budget(batch_tokens: int | None, device: torch.device, *, work: str = "tape"
     (64, 1024)
     """
     busy = BUSY[work]
-    return busy.get(device.type, busy["cpu"]) if batch_tokens is None else check_budget(batch_tokens)
-
-
-def check_budget(batch_tokens: int) -> int:
-    """The budget if it is a whole number of tokens, at least 1; else raise `InputError`."""
+    if batch_tokens is None:
+        return busy.get(device.type, busy["cpu"])
     return whole("batches", "batch_tokens", batch_tokens, hint="try batch_tokens=4096")
 
 
@@ -51,7 +48,6 @@ def token_batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     >>> token_batches([3, 9, 4], 10)
     [[1], [2, 0]]
     """
-    check_budget(batch_tokens)
     batches: list[list[int]] = []
     left = 0
     for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):

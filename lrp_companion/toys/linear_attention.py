@@ -27,7 +27,7 @@ from torch import Tensor
 
 from lrp_companion import rules
 from lrp_companion.arrays import real_array
-from lrp_companion.checks import InputError, choose, number, shown
+from lrp_companion.checks import InputError, check_epsilon, choose, shown
 
 ASSOCIATIONS = ("left", "right")
 READOUTS = ("all", "mean")
@@ -255,7 +255,7 @@ class LinearAttention(torch.nn.Module):
         x = self.check_images(images, "LinearAttention.relevance")
         chosen = self.classes_of(target, len(x), "LinearAttention.relevance")
         a_q, a_k, a_v = check_shares(SHARES[self.association] if shares is None else shares)
-        epsilon = number("LinearAttention.relevance", "epsilon", epsilon, least=0, hint="0 is the exact rule")
+        epsilon = check_epsilon("LinearAttention.relevance", epsilon)
         tape = self._forward(x, self.association)
 
         start = torch.nn.functional.one_hot(chosen, self.classes).to(x)

@@ -18,7 +18,6 @@ from scipy import stats
 
 from lrp_companion.lab.labelled import mean, r_with_loo
 from lrp_companion.lab.load import load_run
-from lrp_companion.metrics import leverage
 
 SEEN = {0, *(5 + 22 * k for k in range(40)), *(16 + 22 * k for k in range(40))}
 """Rows of SST-2's validation part that the trial saw."""
@@ -82,13 +81,22 @@ def of_base(path: str) -> list[xr.DataArray]:
     ]
 
 
+def _distance(scores: np.ndarray) -> float:
+    """How far the first of n scores is from the mean of the others, as a fraction of the norm of their
+    deviations, times sqrt((n - 1) / n): at 1 it weighs in Pearson's r as much as all the others together.
+    """
+    others = scores[1:] - scores[1:].mean()
+    return float(
+        np.sqrt(len(others) / len(scores)) * (scores[0] - scores[1:].mean()) / np.linalg.norm(others)
+    )
+
+
 def standing(run: Any, name: str, rows: list[int]) -> dict[str, float]:
     """In which share of the rows a map has a negative sum, and with maps `[CLS]` is far out (|u| > 1)."""
     chosen = np.isin(run.examples, rows)
     out = {"negative": float(np.nanmean(run.negative_sum(name, site="word+position")[chosen]))}
     if run.manifest["config"].get("maps"):
-        pairs = zip(run.maps(name, site="word+position"), run.loo(), strict=True)
-        u = np.array([leverage(one, loo, 0)[0] for one, loo in pairs])
+        u = np.array([_distance(one) for one in run.maps(name, site="word+position")])
         out["far out"] = float((np.abs(u[chosen]) > 1).mean())
     return out
 

@@ -25,7 +25,7 @@ from lrp_book.records import config_of, rounded
 from lrp_companion.attribution import CANCELLED, scores_at
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods import explain
-from lrp_companion.methods.common import check_bert_order, output_gradient, to_numpy, watch
+from lrp_companion.methods.common import output_gradient, to_numpy, watch
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.provenance import surroundings
 from lrp_companion.sources import Dataset
@@ -56,7 +56,8 @@ def natural_shifts(clf: Classifier) -> dict[str, np.ndarray]:
     The mean position embedding (a constant that words could as well carry), minus the mean word embedding
     (words centred), and the first type embedding, which checkpoints without types hold in another place.
     """
-    wiring: Any = check_bert_order("natural_shifts", clf).encoder.wiring
+    wiring: Any = clf.encoder.wiring
+    assert wiring.is_bert  # positions in a table, the first token read
     out = {
         "mean position embedding": wiring.position.weight.mean(0),
         "minus the mean word embedding": -wiring.word.weight.mean(0),

@@ -26,6 +26,7 @@ LOO stays; at the other end, `w_i = 0`, the slope is `LOO_i / (1 - A_i)` and has
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,8 @@ import torch
 from lrp_book.records import config_of, rounded
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import (
-    check_bert_order,
-    check_targets,
+    Request,
+    class_numbers,
     classes_of,
     read_output,
     to_numpy,
@@ -62,12 +63,12 @@ def head_steps(clf: Classifier, text: str | EncodedText, *, target: int | None =
     true gradient at the head's output, (heads, queries, tokens). A step's LOO says how f changes, to first
     order in O, if this one head no longer reads token i for this one query.
     """
-    check_bert_order("head_steps", clf)
+    assert clf.encoder.wiring.is_bert
     encoded = clf.encode(text)[0] if isinstance(text, str) else text
     ids = torch.tensor([encoded.input_ids], device=clf.device)
     with torch.enable_grad():
         tape = clf.tape(encoded, word=clf.encoder.embed(ids).detach().requires_grad_(True))
-        chosen = classes_of(check_targets(target, 1, clf.labels), tape.logits)
+        chosen = classes_of(class_numbers(target, 1, clf.labels), tape.logits)
         explained = read_output(tape.logits, chosen, "logit", multi_label=clf.multi_label).sum()
         gradients = torch.autograd.grad(explained, [layer.attend.read for layer in tape.layers])
     steps = []
@@ -88,7 +89,7 @@ def error_stages(clf: Classifier, text: EncodedText, places: Sequence[int]) -> d
     """The stages from the mask gradient to LOO at some tokens, each (places,), in units of the logit; S2 is
     NaN.
     """
-    check_bert_order("error_stages", clf)
+    assert clf.encoder.wiring.is_bert
     ids = torch.tensor([text.input_ids], device=clf.device)
     tape = clf.encoder.forward(ids, torch.ones_like(ids))
     target = int(classes_of([None], tape.logits)[0])
@@ -153,10 +154,10 @@ def slopes_at_zero(clf: Classifier, text: EncodedText) -> dict[str, np.ndarray]:
     In one softmax the slope there is `LOO / (1 - A)`. If that is what makes the node at 0 err, its error
     grows with the largest A that the token receives in any layer and head.
     """
-    ones = np.ones(len(text))
-    start = gradients_at(clf, [text], [(0, ones)], [None], progress=False)[0]
+    request, ones = Request("mask-gradient", clf, [text], [None], progress=False), np.ones(len(text))
+    start = gradients_at(request, [(0, ones)])[0]
     rows = np.where(np.eye(len(text), dtype=bool), 0.0, ones)
-    along = gradients_at(clf, [text], [(0, row) for row in rows], [start[1]], progress=False)
+    along = gradients_at(replace(request, targets=[start[1]]), [(0, row) for row in rows])
     with torch.no_grad():
         attention = torch.stack(list(clf.tape(text).attentions))
     return {

@@ -26,9 +26,8 @@ from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.masks import masks_on_paths
 from lrp_companion.methods import attribute, explain, kept_logits
-from lrp_companion.methods.common import classes_of, output_gradient, to_numpy
+from lrp_companion.methods.common import Request, classes_of, output_gradient, to_numpy
 from lrp_companion.methods.lrp import layer_lattice
-from lrp_companion.methods.request import Request
 from lrp_companion.metrics.faithfulness import ORDERS, perturbation_curve
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.propagation import all_masks, some_masks
@@ -257,9 +256,7 @@ def bypassing(
     with as_recorded(clf.device, clf.network), torch.no_grad():
         for rows, ids, attended, further in request.batches():
             tape = clf.encoder.forward(ids, attended, **further)
-            start = output_gradient(
-                tape.logits, request.classes(rows, tape.logits), "logit", multi_label=False
-            )
+            start = output_gradient(tape.logits, request.explained(rows, tape)[1], "logit", multi_label=False)
             by_mask = some_masks(tape, start, masks)
             parts = {
                 name: to_numpy(torch.stack([by_mask[mask][name] for mask in masks]))

@@ -17,7 +17,7 @@ from lrp_book.records import config_of, rounded
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods import explain
-from lrp_companion.methods.common import watch
+from lrp_companion.methods.common import Request, watch
 from lrp_companion.methods.hybrid import CORRECTIONS, corrected
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.mask_gradient import gradients_at, group_of, integrate, quadrature, quadrature_rows
@@ -176,8 +176,8 @@ def _maps(
     clf: Classifier, text: EncodedText, target: int, exact: np.ndarray, options: Sequence[Option], seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scores (option, T) and passes (option, 2) of one text, each distinct mask run once."""
-    ones = np.ones(len(text))
-    first = gradients_at(clf, [text], [(0, ones)], [target], progress=False)[0][0]
+    request, ones = Request("mask-gradient", clf, [text], [target], progress=False), np.ones(len(text))
+    first = gradients_at(request, [(0, ones)])[0][0]
     known = {ones.tobytes(): first}
     plans = []
     for option in options:
@@ -191,7 +191,7 @@ def _maps(
             groups = groups[np.argsort(largest)]
         plans.append((quadrature_rows(groups, points), groups, points, weights))
     new = {row.tobytes(): row for rows, *_ in plans for row in rows if row.tobytes() not in known}
-    steps = gradients_at(clf, [text], [(0, row) for row in new.values()], [target], progress=False)
+    steps = gradients_at(request, [(0, row) for row in new.values()])
     known.update(zip(new, (gradient for gradient, *_ in steps), strict=True))
     maps, passes = [], []
     for option, (rows, groups, points, weights) in zip(options, plans, strict=True):
