@@ -44,13 +44,7 @@ def labels_of(shapes: dict[str, tuple[int, ...]]) -> int | None:
 
 
 def adapted(name: str, folder: Path, network: Any) -> nn.Module:
-    """The network with the adapter of a folder merged into it.
-
-    Raises
-    ------
-    ModelError : weights of the adapter that `peft` does not take, or lacks; a merged network that computes
-        something else.
-    """
+    """The network with the adapter of a folder merged into it."""
     from peft import PeftConfig, get_peft_model
     from peft.utils.save_and_load import load_peft_weights, set_peft_model_state_dict
 
@@ -70,12 +64,7 @@ def adapted(name: str, folder: Path, network: Any) -> nn.Module:
 
 @torch.no_grad()
 def merged(name: str, network: Any) -> nn.Module:
-    """A network of `peft` as a plain one, changed in place; computed in float32, so that it rounds nothing.
-
-    Raises
-    ------
-    ModelError : a merged network that computes something else.
-    """
+    """A network of `peft` as a plain one, changed in place; in float32, so that it rounds nothing."""
     network = _single(network).eval()
     inner = inside(network)
     config, draw = inner.config, torch.Generator().manual_seed(0)

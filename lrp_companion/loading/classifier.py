@@ -85,10 +85,6 @@ class Classifier:
     def follow(self) -> Classifier:
         """This classifier; a network in which a module, a setting or a type of number has changed since it
         was read is read again, and its logits are compared again.
-
-        Raises
-        ------
-        ModelError : a hook or a forward that was set on a module; modules that the family does not have.
         """
         if self.encoder.wiring.rotary_from is not None:
             fresh_rotations(self.network)
@@ -110,7 +106,7 @@ class Classifier:
     @property
     def whole(self) -> Classifier:
         """The classifier with all its classes; another one only if this is narrowed."""
-        return self if self._whole is None else self._whole
+        return self._whole or self
 
     @property
     def reads_images(self) -> bool:
@@ -182,21 +178,14 @@ class Classifier:
         self, operation: str, text: Any, *, truncate: bool = False, position: Any = None
     ) -> EncodedText:
         """One text, pair or image, as `encode` gives it; several are refused."""
-        one, got = "image" if self.reads_images else "text", f"a text of type {type(text).__name__}"
-        if self.reads_images or kind_of(text)[0]:
-            encoded = self.encode(text, truncate=truncate, position=position)
-            if len(encoded) == 1:
-                return encoded[0]
-            got = f"{len(encoded)} {self.inputs}"
+        encoded = self.encode(text, truncate=truncate, position=position)
+        if len(encoded) == 1 and (self.reads_images or kind_of(text)[0]):
+            return encoded[0]
+        one, got = self.inputs[:-1], f"{len(encoded)} {self.inputs} of type {type(text).__name__}"
         raise InputError(operation, got=got, expected=f"one {one}", hint=f"call it once per {one}")
 
     def batch(self, texts: Sequence[EncodedText]) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """As `padded`; the logits of texts unlike any before are first compared with the network's own.
-
-        Raises
-        ------
-        ModelError : logits that are not the network's own.
-        """
+        """As `padded`; the logits of texts unlike any before are first compared with the network's own."""
         compare_logits(self, texts)
         return self.padded(texts)
 
@@ -205,8 +194,7 @@ class Classifier:
         if which is None or choose("attribute", "compare", which, COMPARE) == self.compare:
             return self
         out = copy.copy(self)
-        out.compare, out.compared = which, self.compared.copy()
-        out._whole = None if self._whole is None else self._whole.comparing(which)
+        out.compare, out.compared, out._whole = which, self.compared.copy(), None
         return out
 
     def padded(self, texts: Sequence[EncodedText]) -> tuple[Tensor, Tensor, dict[str, Any]]:
@@ -241,19 +229,12 @@ class Classifier:
     def _at(self, texts: list[EncodedText], position: Any) -> list[EncodedText]:
         """The texts with the token that is explained: one for all, or one for each."""
         if self.encoder.wiring.task not in (TOKEN_CLASSES, NEXT_TOKEN):
-            got = f"position {shown(position)}"
             expected = "a position only for a model of token classes or of the next token"
-            raise InputError("encode", got=got, expected=expected, hint="leave it out")
+            raise InputError("encode", got=f"position {position}", expected=expected, hint="leave it out")
         position = position.tolist() if hasattr(position, "tolist") else position
-        several = isinstance(position, (list, tuple))
-        if several and len(position) != len(texts):
-            got, expected = f"{len(position)} positions for {len(texts)} texts", "one, or one for each text"
-            raise InputError("encode", got=got, expected=expected, hint="position=[2, 4]")
-        places = position if several else [position] * len(texts)
-        return [
-            dataclasses.replace(text, read=self._place(text, place))
-            for text, place in zip(texts, places, strict=True)
-        ]
+        places = position if isinstance(position, (list, tuple)) else [position] * len(texts)
+        pairs = zip(texts, places, strict=True)
+        return [dataclasses.replace(text, read=self._place(text, place)) for text, place in pairs]
 
     def _place(self, text: EncodedText, position: Any) -> int:
         """The index of a token, given as such or as the word that begins there."""
@@ -270,18 +251,13 @@ class Classifier:
         named = list(first.values())
         if len(named) == 1:
             return named[0]
-        got = f"position {shown(position)}" if position is not None else "no position"
-        got += f", a word at the places {', '.join(map(str, named))}" if named else ""
+        got = f"position {shown(position)}, a word at {len(named)} places{named or ''}"
         expected = f"the token that is read, from 0 to {len(text) - 1}, or one word of the text"
         raise InputError("encode", got=got, expected=expected, hint="attribute(clf, text, position=2, ...)")
 
     def class_of(self, target: Any) -> Any:
         """A class by its text: for a language model the token that the tokenizer makes of it; else the target
         itself.
-
-        Raises
-        ------
-        InputError : a text of several tokens, or of none.
         """
         if not (self.encoder.wiring.of_vocabulary and isinstance(target, str)):
             return target
@@ -314,16 +290,6 @@ class Classifier:
         """Token types (1, T) of one text; None where all are 0."""
         return token_types([text], self.device)
 
-    def extra_inputs(self, shape: torch.Size | tuple[int, int], types: Tensor | None) -> dict[str, Tensor]:
-        """Further inputs of the `transformers` model besides ids and mask (B, T)."""
-        extra = {}
-        if self.encoder.wiring.first_position:
-            # Left to itself, RoBERTa skips a position where a token is replaced by padding.
-            extra["position_ids"] = self.encoder.position_ids(shape[1], self.device).expand(*shape)
-        if types is not None and self.encoder.wiring.types > 1:
-            extra["token_type_ids"] = types.expand(*shape)
-        return extra
-
     @torch.no_grad()
     def logits(
         self,
@@ -338,8 +304,13 @@ class Classifier:
         patches = self.encoder.wiring.patches
         if patches is not None:
             return self.run_network(attention_mask, pixel_values=patches.joined(input_ids))
-        extra = self.extra_inputs(input_ids.shape, types)
-        return self.run_network(attention_mask, place=place, input_ids=input_ids, **extra)
+        extra, (many, tokens) = {"input_ids": input_ids}, input_ids.shape
+        if self.encoder.wiring.first_position:
+            # Left to itself, RoBERTa skips a position where a token is replaced by padding.
+            extra["position_ids"] = self.encoder.position_ids(tokens, self.device).expand(many, tokens)
+        if types is not None and self.encoder.wiring.types > 1:
+            extra["token_type_ids"] = types.expand(many, tokens)
+        return self.run_network(attention_mask, place=place, **extra)
 
     def logits_of_words(
         self, word: Tensor, mask: Tensor, *, types: Tensor | None = None, place: Tensor | None = None

@@ -21,12 +21,7 @@ FREQUENCIES = "rope_freqs.weight"
 
 
 def read_keys(name: str, reader: Any, config: Any) -> None:
-    """Put into a network's configuration what the file's keys say beyond what `transformers` has read.
-
-    Raises
-    ------
-    ModelError : a key that is neither read nor known to change nothing; one that is necessary and missing.
-    """
+    """Put into a network's configuration what the file's keys say beyond what `transformers` has read."""
     from transformers.integrations import GGUF_CONFIG_MAPPING
 
     architecture = reader.fields["general.architecture"].contents()
@@ -70,10 +65,6 @@ def _expected(config: Any) -> dict[str, Any]:
 def check_tensors(name: str, reader: Any, network: Any) -> None:
     """Divide the frequencies of the network's rotations as the file says; refuse other tensors that it does
     not take.
-
-    Raises
-    ------
-    ModelError : a tensor that the network has no place for.
     """
     from transformers.modeling_gguf_pytorch_utils import TensorProcessor, get_gguf_hf_weights_map
 

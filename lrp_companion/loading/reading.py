@@ -286,14 +286,7 @@ def files_of(model: Any, revision: str | None, *, device_map: Any = None) -> Rea
 
 
 def read(files: Readable, tokenizer: Any) -> tuple[Any, Any]:
-    """The network, and its tokenizer or image processor unless one is given.
-
-    Raises
-    ------
-    ModelError : another family or task; weights that the network lacks, of another shape or of 8 bits, or
-        that it does not take, but for those of `OTHER_TASKS` that it has no module for; no tokenizer, or one
-        of special tokens only, which `transformers` makes where its files are missing.
-    """
+    """The network, and its tokenizer or image processor unless one is given."""
     config, name = files.config, files.place.name
     if config.model_type not in FAMILIES or task_of(config.architectures) is None:
         got = f"{name!r} of family {config.model_type!r}, saved as {', '.join(config.architectures or [])}"

