@@ -15,8 +15,6 @@ from browsing import ROOT
 from lrp_book.sphinx import launch
 from lrp_book.sphinx.your_sentence import VARIABLE
 
-from lrp_companion.checks import InputError
-
 ADDRESS = "https://github.com/someone/companion"
 
 
@@ -46,22 +44,6 @@ def test_the_notebooks_agree_with_the_address() -> None:
         assert (cell.source if cell.get("id") == launch.CELL else "") == wanted, (
             f"{name}: run python -m lrp_book.sphinx.launch"
         )
-
-
-def test_the_address_stands_in_one_place() -> None:
-    address, _ = launch.repository(ROOT)
-    for name in (
-        "README.md",
-        "CITATION.cff",
-        "pyproject.toml",
-        "book/index.md",
-        "environment.yml",
-        "binder/environment.yml",
-    ):
-        text = (ROOT / name).read_text(encoding="utf-8")
-        assert (
-            "mybinder" not in text and "colab.research" not in text and (not address or address not in text)
-        ), name
 
 
 def test_every_notebook_gets_the_cell_once_and_loses_nothing(project: Path) -> None:
@@ -107,21 +89,6 @@ def test_the_cell_acts_on_colab_only(colab: bool, monkeypatch: pytest.MonkeyPatc
         "cd -q companion",
     ]
     assert calls == (wanted if colab else [])
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "http://github.com/a/b",
-        "https://github.com/a",
-        "https://example.org/a/b",
-        "https://github.com/a/b/tree/main",
-    ],
-)
-def test_other_addresses_are_refused(address: str, tmp_path: Path) -> None:
-    (tmp_path / "_config.yml").write_text(f"repository: {{url: {address}}}\n")
-    with pytest.raises(InputError, match="OWNER/NAME"):
-        launch.repository(tmp_path)
 
 
 def test_a_notebooks_page_links_to_both_if_the_address_is_known(

@@ -45,19 +45,6 @@ def test_every_end_has_its_exit_code_and_at_most_one_line(error, code, words, ca
     assert words in said and len(said.splitlines()) == bool(words)
 
 
-def test_the_help_names_the_exit_codes(capsys) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    said = " ".join(capsys.readouterr().out.split())
-    assert terminal.EXIT_CODES in said
-
-
-def test_a_traceback_is_shown_on_request(monkeypatch) -> None:
-    monkeypatch.setenv(terminal.TRACEBACK, "1")
-    with pytest.raises(ZeroDivisionError):
-        terminal.ended(raises(ZeroDivisionError()))
-
-
 def test_sigterm_is_ctrl_c_and_its_handler_is_put_back(capsys) -> None:
     before = signal.getsignal(signal.SIGTERM)
     assert terminal.ended(lambda: os.kill(os.getpid(), signal.SIGTERM)) == 130

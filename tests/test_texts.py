@@ -78,11 +78,6 @@ def test_the_lattice_and_its_ends_read_the_pair(three: Classifier) -> None:
         np.testing.assert_allclose(lattice.scores[row], record.scores, atol=1e-8)
 
 
-def test_a_list_is_texts_and_a_tuple_is_a_pair(clf: Classifier) -> None:
-    assert [text.source for text in clf.encode([*PAIR, PAIR])] == [*PAIR, PAIR]
-    assert not any(clf.encode(PAIR[0])[0].types) and any(clf.encode(PAIR)[0].types)
-
-
 @pytest.mark.parametrize(
     ("texts", "words"),
     [
@@ -155,17 +150,6 @@ def test_a_text_is_tokenised_once(clf: Classifier, monkeypatch: pytest.MonkeyPat
         calls.clear()
         attribute(clf, text, method="loo", unit="word")
         assert len(calls) == (len(text) if isinstance(text, list) else 1)
-
-
-def test_an_unknown_word_is_no_special_token(clf: Classifier) -> None:
-    assert clf.encode("a zebra [UNK]")[0].tokens.count("[UNK]") == 2
-
-
-def test_a_family_with_special_tokens_of_another_spelling() -> None:
-    roberta = load_classifier(*build("roberta"))
-    with pytest.raises(InputError, match="the special token </s> in it"):
-        roberta.encode("a film </s> the plot")
-    assert len(roberta.encode("a film [SEP] the plot")[0]) > 6
 
 
 def test_two_texts_of_a_data_set_are_no_pair(three: Classifier) -> None:

@@ -38,12 +38,7 @@ from lrp_companion.tape.encoder import Encoder, Readout, Tape
 from lrp_companion.words import SPACES, word_spans
 
 __all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]
-DTYPES = {
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
+DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
 class Classifier:
@@ -370,8 +365,8 @@ def load_classifier(
     ----------
     model : an embedded model ("companion"), the base-size classifier ("base", whose base model
         `lrp-companion sources --fetch-base` fetches once), a folder in the hub's on-disk format or of a PEFT
-        adapter (which is merged, with `peft`), a hub id, or a network of `transformers` in memory, which is
-        copied (with adapters of `peft`, the active ones are merged).
+        adapter (which is merged), a hub id, or a network of `transformers` or `peft` in memory, which is
+        copied.
     tokenizer : the tokenizer of a network in memory, or one in place of that of a folder; if the network
         reads images, its image processor or None.
     device : "cpu", "cuda", "cuda:1", ...
@@ -385,17 +380,16 @@ def load_classifier(
 
     Raises
     ------
-    InputError : a dtype that is none of these.
-    SourceError : a name that is no embedded model, no folder and no hub id.
-    ModelError : the family or the task is not supported; weights that the network lacks or does not take; no
-        tokenizer; logits that are not finite, or not those of the network itself.
+    InputError, SourceError : another dtype; a name that is no embedded model, no folder and no hub id.
+    ModelError : another family or task; weights that the network lacks or does not take; no tokenizer; logits
+        that are not finite, or not those of the network itself.
     Exception : what `transformers`, `peft`, `gguf` and `torch` raise where they cannot read or run the model.
 
     >>> load_classifier("companion").card.layers
     12
     """
     dtype = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
-    weights_dtype = DTYPES[choose("load_classifier", "dtype", dtype, tuple(DTYPES))]
+    weights_dtype: torch.dtype = getattr(torch, choose("load_classifier", "dtype", dtype, DTYPES))
     choose("load_classifier", "compare", compare, COMPARE)
     place = torch.device(device)
     files = files_of(model, revision, device_map=device_map)
@@ -423,25 +417,12 @@ def load_classifier(
 
 
 def _convert(network: nn.Module, dtype: torch.dtype) -> None:
-    """Convert weights; in half precision keep in float32 what `transformers` keeps: modules that it names,
-    and buffers that are not weights, such as the frequencies of rotations.
+    """Convert weights; in half precision float32 buffers that are no weights, such as the frequencies of
+    rotations, stay as `transformers` keeps them.
     """
-    kept: dict[tuple[nn.Module, str], Tensor] = {}
-    if dtype.itemsize < torch.float32.itemsize:
-        attributes = ["_keep_in_fp32_modules_strict"]
-        attributes += ["_keep_in_fp32_modules"] if dtype == torch.float16 else []
-        names = {part for name in attributes for part in getattr(network, name, None) or ()}
-        for path, module in network.named_modules():
-            inside = not names.isdisjoint(path.split("."))
-            entries = {**module._parameters, **module._buffers} if inside else module._buffers
-            for name, value in entries.items():
-                single = value is not None and value.dtype == torch.float32
-                if single and (inside or name in module._non_persistent_buffers_set):
-                    kept[module, name] = value.detach().clone()
+    own = [(module, name) for module in network.modules() for name in module._non_persistent_buffers_set]
+    kept = [(module, name, module._buffers[name]) for module, name in own if dtype.itemsize < 4]
     network.to(dtype=dtype)
-    for (module, name), value in kept.items():
-        place = getattr(module, name)
-        if name in module._buffers:
-            module._buffers[name] = value.to(place.device)
-        else:
-            place.data = value.to(place.device)
+    for module, name, value in kept:
+        if value is not None and value.dtype == torch.float32:
+            module._buffers[name] = value

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,32 +18,22 @@ from torch import nn
 
 from lrp_companion.checks import ModelError
 from lrp_companion.extras import extra
-from lrp_companion.families import FAMILIES
-from lrp_companion.families.tasks import (
-    ANSWER,
-    CLASSES,
-    IMAGE_CLASSES,
-    MASKED_TOKEN,
-    NEXT_TOKEN,
-    TASKS,
-    TOKEN_CLASSES,
-    task_of,
-)
+from lrp_companion.families import FAMILIES, tasks
+from lrp_companion.families.tasks import TASKS, task_of
 from lrp_companion.loading.adapters import adapted, inside, labels_of, merged, of_peft, shapes_of
-from lrp_companion.loading.compute import undivided
 from lrp_companion.loading.gguf_keys import check_tensors, read_keys
 from lrp_companion.loading.places import ADAPTER, CONFIG, Place, locate
 
 AUTO = {
-    CLASSES: "AutoModelForSequenceClassification",
-    NEXT_TOKEN: "AutoModelForCausalLM",
-    MASKED_TOKEN: "AutoModelForMaskedLM",
-    TOKEN_CLASSES: "AutoModelForTokenClassification",
-    IMAGE_CLASSES: "AutoModelForImageClassification",
-    ANSWER: "AutoModelForQuestionAnswering",
+    tasks.CLASSES: "AutoModelForSequenceClassification",
+    tasks.NEXT_TOKEN: "AutoModelForCausalLM",
+    tasks.MASKED_TOKEN: "AutoModelForMaskedLM",
+    tasks.TOKEN_CLASSES: "AutoModelForTokenClassification",
+    tasks.IMAGE_CLASSES: "AutoModelForImageClassification",
+    tasks.ANSWER: "AutoModelForQuestionAnswering",
 }
 """The class of `transformers` that reads a model of a task."""
-TASK_TYPES = {"SEQ_CLS": CLASSES, "TOKEN_CLS": TOKEN_CLASSES, "CAUSAL_LM": NEXT_TOKEN}
+TASK_TYPES = {"SEQ_CLS": tasks.CLASSES, "TOKEN_CLS": tasks.TOKEN_CLASSES, "CAUSAL_LM": tasks.NEXT_TOKEN}
 """Tasks by the words of PEFT, which has none for masked tokens and for images."""
 VOCABULARY = ("embed_tokens.weight", "word_embeddings.weight", "wte.weight", "tok_embeddings.weight")
 """Endings of the names of embeddings."""
@@ -108,7 +99,7 @@ class Files:
             del options["trust_remote_code"]
             kind: Any = importlib.import_module("lrp_companion.families.mean_pooled").__dict__[MEAN_POOLED]
         else:
-            kind = getattr(transformers, AUTO[task_of(config.architectures) or CLASSES])
+            kind = getattr(transformers, AUTO[task_of(config.architectures) or tasks.CLASSES])
         if self.device_map is not None:
             options["device_map"] = self.device_map
         return kind.from_pretrained(self.place.path, config=config, dtype=self.dtype, **options)
@@ -198,15 +189,18 @@ class AdapterFiles(Files):
         if named not in (None, MEAN_POOLED):
             getattr(transformers, named)  # no class of another library
         saved_as = [name for name in (named, *(config.architectures or [])) if name]
-        task = TASK_TYPES[asked] if asked else task_of(saved_as) or CLASSES
+        task = TASK_TYPES[asked] if asked else task_of(saved_as) or tasks.CLASSES
         headed = not (asked or named) and labels_of(self._shapes)
-        if headed and task in (NEXT_TOKEN, MASKED_TOKEN):
-            task = CLASSES
-        if task == CLASSES and type(config) not in getattr(transformers, AUTO[CLASSES])._model_mapping:
-            task = IMAGE_CLASSES
+        if headed and task in (tasks.NEXT_TOKEN, tasks.MASKED_TOKEN):
+            task = tasks.CLASSES
+        if (
+            task == tasks.CLASSES
+            and type(config) not in getattr(transformers, AUTO[tasks.CLASSES])._model_mapping
+        ):
+            task = tasks.IMAGE_CLASSES
         ending = next(f"Adapted{ending}" for ending, of in TASKS.items() if of == task)
         config.architectures = [name for name in saved_as if task_of([name]) == task][:1] or [ending]
-        if task in (CLASSES, TOKEN_CLASSES, IMAGE_CLASSES):
+        if task in (tasks.CLASSES, tasks.TOKEN_CLASSES, tasks.IMAGE_CLASSES):
             self._name_labels(config)
         rows = [shape[0] for key, shape in self._shapes.items() if key.endswith(VOCABULARY)]
         if rows:  # peft saves the embeddings of a vocabulary that has grown
@@ -267,7 +261,7 @@ class InMemory:
         return config
 
     def network(self, config: Any) -> Network:
-        network: Any = undivided(self.given)
+        network: Any = copy.deepcopy(self.given).cpu()
         if of_peft(network):
             network = merged(self.place.name, network)
         return network, dict.fromkeys(("missing_keys", "unexpected_keys", "mismatched_keys"), ())
@@ -327,21 +321,15 @@ def _of_another_task(key: str, network: Any) -> bool:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Silence the progress bars, load reports and retry notes of `transformers` and the hub.
+    """Silence the progress bars, load reports and notes of `transformers` and the hub for a while."""
+    from transformers.utils import logging as theirs
 
-    Their settings are restored afterwards.
-    """
-    from huggingface_hub.utils import logging as hub
-    from transformers.utils import logging
-
-    level, bars, hub_level = logging.get_verbosity(), logging.is_progress_bar_enabled(), hub.get_verbosity()
-    logging.set_verbosity_error()
-    hub.set_verbosity_error()
-    logging.disable_progress_bar()
+    level, bars = logging.root.manager.disable, theirs.is_progress_bar_enabled()
+    logging.disable(logging.WARNING)
+    theirs.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(level)
-        hub.set_verbosity(hub_level)
+        logging.disable(level)
         if bars:
-            logging.enable_progress_bar()
+            theirs.enable_progress_bar()
