@@ -54,11 +54,9 @@ class Classifier:
         self.recompute = recompute
         self._read()
         self.labels, self.max_tokens = card.labels, card.max_tokens
-        special = ("mask_token_id", "pad_token_id", "eos_token_id")
-        ids: list[Any] = [getattr(tokenizer, name, None) for name in special]
-        self.mask_id, *known = ids
-        # any token will do where none is attended to
-        self.pad_id = next(k for k in (*known, 0) if k is not None)
+        self.mask_id: Any = getattr(tokenizer, "mask_token_id", None)
+        known = [getattr(tokenizer, name, None) for name in ("pad_token_id", "eos_token_id")]
+        self.pad_id = next(k for k in (*known, 0) if k is not None)  # any will do: nothing attends to it
         self.multi_label = card.problem_type == MULTI_LABEL
         self.regression = card.problem_type == REGRESSION
         self._classes: tuple[int, ...] | None = None
@@ -143,14 +141,11 @@ class Classifier:
         [('[CLS]', 'a', 'fine', 'film', '.', '[SEP]', 'not', 'bad', '.', '[SEP]')]
         """
         w = self.encoder.wiring
-        encoded: list[EncodedText]
-        if w.patches is not None:
-            encoded = [*ImageReader(w.patches, self.tokenizer).encode(texts)]
-        else:
+        if w.patches is None:
             encoded = self.reader.encode(texts, truncate=truncate)
-        if w.task == TOKEN_CLASSES or position is not None:
-            encoded = self._at(encoded, position)
-        return encoded
+        else:
+            encoded = [*ImageReader(w.patches, self.tokenizer).encode(texts)]
+        return self._at(encoded, position) if w.task == TOKEN_CLASSES or position is not None else encoded
 
     @property
     def reader(self) -> Reader:
@@ -235,18 +230,16 @@ class Classifier:
         """The index of a token, given as such or as the word that begins there."""
         if is_whole(position) and 0 <= int(position) < len(text):
             return int(position)
-        first: dict[int, int] = {}
-        if isinstance(position, str):
-            joined = text.joined
-            starts = {start for start, end in word_spans(joined) if joined[start:end] == position}
-            for k, (start, end) in enumerate(text.offsets):
-                start += len(joined[start:end]) - len(joined[start:end].lstrip())
-                if start in starts and start < end and text.tokens[k].strip(SPACES):
-                    first.setdefault(start, k)  # further parts of a letter have its place
+        joined, first = text.joined, dict[int, int]()
+        starts = {start for start, end in word_spans(joined) if joined[start:end] == position}
+        for k, (start, end) in enumerate(text.offsets):
+            start += len(joined[start:end]) - len(joined[start:end].lstrip())
+            if start in starts and start < end and text.tokens[k].strip(SPACES):
+                first.setdefault(start, k)  # further parts of a letter have its place
         named = list(first.values())
         if len(named) == 1:
             return named[0]
-        got = f"position {shown(position)}, a word at {len(named)} places{named or ''}"
+        got = f"position {shown(position)}{f', a word at each of {named}' if named else ''}"
         expected = f"the token that is read, from 0 to {len(text) - 1}, or one word of the text"
         raise InputError("encode", got=got, expected=expected, hint="attribute(clf, text, position=2, ...)")
 

@@ -71,11 +71,12 @@ class Identity:
         """The parameters of each module by its path, and the hooks of all modules there are. A version goes
         up with each change in place.
         """
-        held = (
-            (path, [p for p in module._parameters.values() if p is not None])
+        numbers = {
+            path: [
+                (id(p), p._version, p.dtype, p.device) for p in module._parameters.values() if p is not None
+            ]
             for path, module, *_ in self.parts
-        )
-        numbers = {path: [(id(p), p._version, p.dtype, p.device) for p in own] for path, own in held}
+        }
         return numbers, [list(getattr(of_all_modules, f"_global{name}").values()) for name in HOOKS]
 
     def changed(self) -> str | None:
@@ -92,9 +93,9 @@ class Identity:
             if not (same and type(module) is kind and kind.forward is forward):
                 return path
         numbers, of_all = self._numbers()
-        for path, now in numbers.items():
-            if now != self.numbers[path]:
-                return path
+        edited = next((path for path, now in numbers.items() if now != self.numbers[path]), None)
+        if edited is not None:
+            return edited
         return None if vars(self.network.config) == self.config and of_all == self.of_all else ""
 
 

