@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -13,7 +12,6 @@ import pytest
 import yaml
 from browsing import ROOT
 from lrp_book.sphinx import launch
-from lrp_book.sphinx.your_sentence import VARIABLE
 
 ADDRESS = "https://github.com/someone/companion"
 
@@ -89,40 +87,6 @@ def test_the_cell_acts_on_colab_only(colab: bool, monkeypatch: pytest.MonkeyPatc
         "cd -q companion",
     ]
     assert calls == (wanted if colab else [])
-
-
-def test_a_notebooks_page_links_to_both_if_the_address_is_known(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without one there are none: `test_notebooks.py`, where a small book is built on our own address."""
-    monkeypatch.setenv(VARIABLE, "0")
-    shutil.rmtree(project / "notebooks")
-    (project / "notebooks").mkdir()
-    (project / "book").mkdir()
-    for name in ("logo.svg", "references.bib"):
-        shutil.copy(ROOT / "book" / name, project / "book")
-    (project / "book/index.md").write_text("# First\n\n{cite}`you2025diverges`\n\n```{bibliography}\n```\n")
-    notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_markdown_cell("# Tiny"), nbformat.v4.new_code_cell("1 + 1")]
-    )
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(notebook, project / "notebooks/01_tiny.ipynb")
-    (project / "_toc.yml").write_text(
-        "format: jb-book\nroot: book/index\nchapters:\n- file: notebooks/01_tiny\n"
-    )
-    launch.update(project)
-    program = Path(sys.executable).with_name("jupyter-book")
-    subprocess.run(
-        [program, "build", project, "--warningiserror", "--keep-going", "--quiet"], check=True, cwd=project
-    )
-    links = [
-        f"{launch.BINDER}/v2/gh/someone/companion/main?urlpath=lab/tree/notebooks/01_tiny.ipynb",
-        f"{launch.COLAB}/github/someone/companion/blob/main/notebooks/01_tiny.ipynb",
-    ]
-    page = (project / "_build/html/notebooks/01_tiny.html").read_text(encoding="utf-8")
-    assert all(link in page for link in links)
-    assert "git clone" not in page, "the cell for Colab is not shown in the book"
-    assert "mybinder" not in (project / "_build/html/book/index.html").read_text(encoding="utf-8")
 
 
 def test_binder_installs_what_make_installs() -> None:

@@ -227,17 +227,6 @@ def test_frequencies_stay_in_float32(family: str, dtype: str) -> None:
     assert all(value.dtype == getattr(torch, dtype) for value in clf.network.parameters())
 
 
-def test_half_precision_is_what_transformers_loads(tmp_path: Any) -> None:
-    network, tokenizer = pre_norm("llama", layers=3)
-    network.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    clf = load_classifier(tmp_path, dtype="bfloat16")
-    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path, dtype=torch.bfloat16)
-    ids = torch.tensor([tokenizer(TEXTS[3])["input_ids"]])
-    with torch.no_grad():
-        np.testing.assert_array_equal(clf.network(ids).logits.float(), theirs(ids).logits.float())
-
-
 # -- the comparison -----------------------------------------------------------------------------------------
 
 
@@ -476,19 +465,6 @@ def test_rotations_have_no_end(kind: str | None) -> None:
             options = {"baseline": "zero", "n_steps": 3} if method == "ig" else {}
             (record,) = attribute(clf, text, method=method, target=1, truncate=True, **options)
             assert record.logit == pytest.approx(float(networks), abs=1e-5)
-
-
-@pytest.mark.parametrize("family", ["llama", "qwen2", "mistral"])
-def test_questions_are_answered_by_decoders(family: str) -> None:
-    name = {"llama": "Llama", "qwen2": "Qwen2", "mistral": "Mistral"}[family]
-    config = pre_norm(family)[0].config
-    network = getattr(transformers, f"{name}ForQuestionAnswering")(config)
-    randomise(network, 0)
-    clf = load_classifier(network.eval(), pre_norm(family)[1], dtype="float64")
-    (record,) = attribute(clf, TEXTS[0], method="attnlrp", target="end", position=2)
-    with torch.no_grad():
-        ends = network.double()(torch.tensor([clf.encode(TEXTS[0], position=2)[0].input_ids])).end_logits
-    assert record.logit == pytest.approx(float(ends[0, 2]), abs=1e-6)
 
 
 # -- token types where a network has no table of them --------------------------------------------------------

@@ -17,13 +17,8 @@ import pytest
 from PIL import Image
 
 from lrp_companion.checks import InputError, SourceError
-from lrp_companion.sources import SPLITS, Dataset, clean, data_sets, load_dataset, reachable
+from lrp_companion.sources import Dataset, clean, data_sets, load_dataset, reachable
 from lrp_companion.sources.data_sets import halve, sized
-
-REAL = os.environ.get("LRP_COMPANION_DATA", "")
-needs_real_data = pytest.mark.skipif(
-    not REAL, reason="LRP_COMPANION_DATA is not set: the whole data sets are not here"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -290,32 +285,3 @@ class TestReachable:
         assert detail == f"sst2: validation; imdb: test, unsupervised; mnist: test in {folder}"
         (folder / "mnist" / "test.parquet").unlink()
         assert self.states(data_dir=folder)["data: folder"] == "partial"
-
-
-@needs_real_data
-class TestRealData:
-    @pytest.mark.parametrize(
-        ("name", "split", "count"),
-        [
-            ("sst2", "validation", 872),
-            ("sst2", "train", 67349),
-            ("imdb", "test", 25000),
-            ("mnist", "test", 10000),
-        ],
-    )
-    def test_sizes_and_labels(self, name: str, split: str, count: int) -> None:
-        whole = load_dataset(name, split=split, data_dir=REAL)
-        assert len(whole) == count and set(whole.labels) == set(range(10 if name == "mnist" else 2))
-        assert not any("<br />" in text for text in whole.texts)
-
-    def test_every_embedded_image_is_one_of_mnist_with_its_label(self) -> None:
-        def pairs(**options: str) -> set[tuple[bytes, int]]:
-            parts = [load_dataset("mnist", split=split, **options) for split in SPLITS["mnist"]]
-            return {
-                (image.tobytes(), int(label))
-                for part in parts
-                for image, label in zip(part.images, part.labels, strict=True)
-            }
-
-        ours = pairs(source="embedded")
-        assert len(ours) == 5000 and ours <= pairs(data_dir=REAL)

@@ -83,12 +83,12 @@ def test_the_lattice_and_its_ends_read_the_pair(three: Classifier) -> None:
     [
         (("a film",), "text 0 of type tuple"),
         (("a", "film", "of"), "text 0 of type tuple"),
-        (("a film", "  "), "text 0, which is empty"),
+        (("a film", "  "), "text 0 which is empty"),
         (("a film", None), "text 0 of type tuple"),
         (("\u200b", "a film"), "no token"),
         ([["a film", "of grace"]], "text 0 of type list"),
-        ({"a film": 1}, "texts of type dict"),
-        ({"a film"}, "texts of type set"),
+        ({"a film": 1}, "text 0 of type dict"),
+        ({"a film"}, "text 0 of type set"),
         ("a film [SEP] the plot", r"the special token \[SEP\] in it"),
         (("a [CLS] film", "the plot"), r"the special token \[CLS\] in it"),
         ("a [MASK] film", r"the special token \[MASK\] in it"),
@@ -164,10 +164,10 @@ def test_two_texts_of_a_data_set_are_no_pair(three: Classifier) -> None:
         assert [text.pair for text in three.encode(some)] == [None, None]
         assert check(three, some).texts == 2
         for one_text in (layer_lattice, lambda clf, text: removal_evaluator(clf, text, target=0)):
-            with pytest.raises(InputError, match="a text of type Texts"):
+            with pytest.raises(InputError, match="2 texts of type Texts"):
                 one_text(three, some)
     with pytest.raises(InputError, match="text 0 of type Texts"):
         three.encode([data.texts[:2]])
-    with pytest.raises(InputError, match="texts of type DataFrame"):
+    with pytest.raises(InputError, match="text 0 of type DataFrame"):
         three.encode(pandas.DataFrame({"text": PAIR}))
     assert three.encode(PAIR)[0].pair == PAIR[1]

@@ -71,7 +71,7 @@ def merged(name: str, network: Any) -> nn.Module:
     if inner.main_input_name == "pixel_values":
         given = torch.randn(1, config.num_channels, *_sides(config.image_size), generator=draw)
     else:  # a few tokens, spread over the vocabulary
-        given = torch.linspace(0, config.vocab_size - 1, 8).long()[None]
+        given = torch.linspace(0, config.get_text_config().vocab_size - 1, 8).long()[None]
     before = inner(given).logits
     _untie(inner)
     plain = network.merge_and_unload()

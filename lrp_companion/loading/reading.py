@@ -35,12 +35,14 @@ AUTO = {
 """The class of `transformers` that reads a model of a task."""
 TASK_TYPES = {"SEQ_CLS": tasks.CLASSES, "TOKEN_CLS": tasks.TOKEN_CLASSES, "CAUSAL_LM": tasks.NEXT_TOKEN}
 """Tasks by the words of PEFT, which has none for masked tokens and for images."""
-VOCABULARY = ("embed_tokens.weight", "word_embeddings.weight", "wte.weight", "tok_embeddings.weight")
+VOCABULARY = tuple(
+    f"{name}.weight" for name in ("embed_tokens", "word_embeddings", "wte", "tok_embeddings", "embed_in")
+)
 """Endings of the names of embeddings."""
 PREPROCESSOR = "preprocessor_config.json"
 MEAN_POOLED = "MeanPooledBertForSequenceClassification"
 """The one class of this package that a folder may name; importing it imports `transformers`."""
-OTHER_TASKS = """pooler cls predictions sop_classifier lm_head vocab_transform vocab_layer_norm decoder
+OTHER_TASKS = """pooler cls lm_predictions mask_predictions predictions sop_classifier lm_head vocab_transform vocab_layer_norm decoder
     vocab_projector discriminator_predictions generator_predictions generator_lm_head pre_classifier
     classifier score qa_outputs v_head"""
 """Modules after the last layer, as heads of other tasks: what a network without them computes needs none."""
