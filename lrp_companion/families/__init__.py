@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # the order of the registry: BERT's relatives first
-from lrp_companion.families.post_norm import albert, bert, bert_like, distilbert, electra, roberta
+from lrp_companion.families.post_norm import albert, bert, bert_like, deberta, distilbert, electra, roberta
 from lrp_companion.families.pre_norm import deit, gemma2, gemma3, gpt2, llama, mistral, modernbert, qwen, vit
 from lrp_companion.families.wiring import FAMILIES, LayerWiring, Wiring, family, forget_family
 
@@ -14,6 +14,7 @@ __all__ = [
     "albert",
     "bert",
     "bert_like",
+    "deberta",
     "deit",
     "distilbert",
     "electra",

@@ -37,6 +37,8 @@ def check_config(name: str, config: Any) -> None:
 OTHER_TASKS = {
     "pooler",
     "cls",
+    "lm_predictions",
+    "mask_predictions",
     "predictions",
     "sop_classifier",
     "lm_head",
