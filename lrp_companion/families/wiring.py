@@ -75,6 +75,27 @@ class LinearPart(LinearMap):
 
 
 @dataclass(frozen=True)
+class PartOfHeads(LinearMap):
+    """One of `parts` of a linear module's outputs, which lie side by side within each head."""
+
+    module: Any
+    heads: int
+    part: int
+    parts: int = 3
+
+    def _of(self, x: Tensor) -> Tensor:
+        return x.unflatten(0, (self.heads, self.parts, -1))[:, self.part].flatten(0, 1)
+
+    @property
+    def weight(self) -> Tensor:
+        return self._of(self.module.weight)
+
+    @property
+    def bias(self) -> Tensor | None:
+        return None if self.module.bias is None else self._of(self.module.bias)
+
+
+@dataclass(frozen=True)
 class LinearRows(LinearMap):
     """Some outputs of a linear map, in another order."""
 
@@ -263,7 +284,8 @@ Norm = nn.LayerNorm | RootMeanSquare
 class LayerWiring:
     """The modules of one Transformer layer, in an order that any family can have.
 
-    With every part, a layer is `s = N1(x + B1(attend(P1(x))))`, `y = N2(s + B2(mlp(P2(s))))`.
+    With every part, a layer is `s = N1(x + B1(attend(P1(x))))`, `y = N2(s + B2(mlp(P2(s))))`; in a `parallel`
+    one the MLP reads x, too: `y = N2(x + B1(attend(P1(x))) + B2(mlp(P2(x))))`.
 
     Attributes
     ----------
@@ -282,6 +304,7 @@ class LayerWiring:
     kind : what `Wiring.rotary` needs to know of this layer.
     relative : scores by relative positions; None: there are none.
     convolution : what is added to the layer's output, from its input; None: nothing.
+    parallel : whether attention and MLP read the same input.
     """
 
     query: Linear
@@ -307,6 +330,7 @@ class LayerWiring:
     kind: str | None = None
     relative: RelativePositions | None = None
     convolution: Convolution | None = None
+    parallel: bool = False
 
     @property
     def device(self) -> torch.device:

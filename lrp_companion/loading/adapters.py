@@ -113,7 +113,7 @@ def _trial(network: Any) -> dict[str, Tensor]:
         height, width = (size, size) if isinstance(size, int) else size
         draw = torch.Generator().manual_seed(0)
         return {"pixel_values": torch.randn(1, config.num_channels, height, width, generator=draw)}
-    ids = torch.linspace(0, config.vocab_size - 1, TRIED).long()[None]
+    ids = torch.linspace(0, config.get_text_config().vocab_size - 1, TRIED).long()[None]
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 

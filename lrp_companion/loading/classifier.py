@@ -448,7 +448,7 @@ def load_classifier(
     _convert(network, torch.float32 if half else weights_dtype)
     wiring = Encoder(network).wiring
     if wiring.patches is None:
-        check_tokenizer(files.name, tokenizer, config.vocab_size)
+        check_tokenizer(files.name, tokenizer, config.get_text_config().vocab_size)
     else:
         origin = "the image processor" if isinstance(files, InMemory) else PREPROCESSOR
         tokenizer = PixelScale.of(tokenizer, origin, wiring.patches.channels)

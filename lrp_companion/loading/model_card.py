@@ -82,7 +82,7 @@ def _labels(config: Any, wiring: Wiring, tokenizer: Any) -> tuple[str, ...]:
         return ENDS
     if not wiring.of_vocabulary:
         return tuple(str(config.id2label[k]) for k in range(config.num_labels))
-    unused = range(len(tokenizer), config.vocab_size)
+    unused = range(len(tokenizer), config.get_text_config().vocab_size)
     return (*token_texts(tokenizer, range(len(tokenizer))), *(f"<unused {k}>" for k in unused))
 
 

@@ -43,7 +43,13 @@ AUTO = {
 """The class of `transformers` that reads a model of a task."""
 TASK_TYPES = {"SEQ_CLS": CLASSES, "TOKEN_CLS": TOKEN_CLASSES, "CAUSAL_LM": NEXT_TOKEN}
 """Tasks by the words of PEFT, which has none for masked tokens and for images."""
-VOCABULARY = ("embed_tokens.weight", "word_embeddings.weight", "wte.weight", "tok_embeddings.weight")
+VOCABULARY = (
+    "embed_tokens.weight",
+    "word_embeddings.weight",
+    "wte.weight",
+    "tok_embeddings.weight",
+    "embed_in.weight",
+)
 """Endings of the names of embeddings."""
 PREPROCESSOR = "preprocessor_config.json"
 MEAN_POOLED = "MeanPooledBertForSequenceClassification"

@@ -48,7 +48,14 @@ class Angles:
     def rotate(self, x: Tensor) -> Tensor:
         """Queries or keys (B, H, T, d), each rotated by its position's angles."""
         # a rotation by an angle for each pair of the halves of d, as `rules.turn` pairs them
-        return x * self.cos + rules.turn(x) * self.sin
+        x, rest = self.parts(x)
+        x = x * self.cos + rules.turn(x) * self.sin
+        return torch.cat([x, rest], -1) if rest.shape[-1] else x
+
+    def parts(self, x: Tensor) -> Sequence[Tensor]:
+        """The first of the d numbers, which are rotated, and the others, which may be none."""
+        width = self.cos.shape[-1]
+        return x[..., :width], x[..., width:]
 
 
 Shares = tuple[tuple[float, float], tuple[float, float]]
@@ -178,13 +185,15 @@ class Side:
         at_angles: AtAngles = ()
         if self.angles is not None:
             cos, sin = self.angles.cos, self.angles.sin
+            (g, rest), (x, _), (y, _) = (self.angles.parts(one) for one in (g, self.x, self.y))
             # PA-LRP: half of each product to the angle, Eq. (3); else the angles are weights, Eq. (1)
             if self.angles.factors:
-                g, g_cos, g_sin = rules.rotation_factors(g, self.x, cos, sin, self.y, eps=eps)
+                g, g_cos, g_sin = rules.rotation_factors(g, x, cos, sin, y, eps=eps)
                 # R = a g, summed over heads and width: (..., B, H, T, d) to (..., B, T)
                 at_angles = (cos * g_cos).sum((-1, -3)), (sin * g_sin).sum((-1, -3))
             else:
-                g = rules.rotation(g, cos, sin, self.y, eps=eps)
+                g = rules.rotation(g, cos, sin, y, eps=eps)
+            g = torch.cat([g, rest], -1) if rest.shape[-1] else g
         # back through the norm of each head, (..., B, H, T, d) to (..., B, T, H d), and the map of all heads
         return self.map.backward(merge(through(self.norm, g, eps)), eps=eps), at_angles
 
@@ -202,7 +211,7 @@ class Relative:
     @classmethod
     def of(cls, wiring: LayerWiring, sides: Sequence[Tensor], places: Tensor) -> Relative:
         keys, queries = sides
-        return cls(keys, wiring.scale_of(queries.shape[-1]) * queries, places)
+        return cls(keys, queries * wiring.scale_of(queries.shape[-1]), places)
 
     def scores(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Content to position, and position to content, (B, h, T, T') each."""

@@ -82,7 +82,7 @@ class LayerBlock:
         first_sum = context.rows(x) + branch
         attention_norm, middle = normed(w.attention_norm, first_sum)
         # y = N2(s + B2(mlp(P2(s)))), all (B, T, D) but for the inner width of the MLP
-        mlp_input_norm, into = normed(w.mlp_input_norm, middle)
+        mlp_input_norm, into = normed(w.mlp_input_norm, context.rows(x) if w.parallel else middle)
         inner = inner_step(w, into, gate=context.gate)
         down = MapStep.run(w.down, None, inner.y)
         mlp_branch_norm, branch = normed(w.mlp_branch_norm, down.y)
@@ -158,17 +158,19 @@ class LayerBlock:
 
     def _around_attention(self, g: Tensor, eps: float) -> tuple[Around, Tensor]:
         """What goes around the attention to the layer's input, and g at what the heads read."""
-        g, beside = g.to(self.output.device), None
+        beside = None
+        g = g.to(self.output.device)
         if self.convolution is not None:
             g, beside = self.convolution.backward(g, eps=eps)
         # back through N2, then to both summands of s + B2(mlp(P2(s)))
         g = rules.add(through(self.output_norm, g, eps), self.second_sum, eps=eps)
         branch = self.down.backward(through(self.mlp_branch_norm, g, eps), eps=eps)
-        g = through(self.mlp_input_norm, self.inner.backward(branch, eps=eps), eps).add_(g)
-        g = rules.add(through(self.attention_norm, g, eps), self.first_sum, eps=eps)
+        around = through(self.mlp_input_norm, self.inner.backward(branch, eps=eps), eps).add_(g)
+        if not self.attend.wiring.parallel:  # else the three are one sum
+            g = around = rules.add(through(self.attention_norm, around, eps), self.first_sum, eps=eps)
         # around the attention goes G; through W_O to what the heads read, (..., B, T, H d)
         branch = self.attention_out.backward(through(self.attention_branch_norm, g, eps), eps=eps)
-        return (g, beside), split(branch, self.attend.context.heads)
+        return (around, beside), split(branch, self.attend.context.heads)
 
     def _entering(self, g: Tensor, around: Around, eps: float) -> Tensor:
         """Through the norm before the attention, if there is one, to what goes around both."""

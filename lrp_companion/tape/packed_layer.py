@@ -102,8 +102,10 @@ def convolved(
 
 def rest(layer: LayerWiring, x: Tensor, read: Tensor) -> Tensor:
     """What follows attention in a layer, token by token."""
-    x = applied(layer.attention_norm, applied(layer.attention_branch_norm, layer.attention_out(read)).add_(x))
-    into = applied(layer.mlp_input_norm, x)
+    branch = applied(layer.attention_branch_norm, layer.attention_out(read))
+    into = x
+    x = applied(layer.attention_norm, branch.add_(x))
+    into = applied(layer.mlp_input_norm, into if layer.parallel else x)
     if layer.gate is None:
         inner = layer.activation(layer.up(into))
     else:
