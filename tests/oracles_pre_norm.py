@@ -350,6 +350,7 @@ class _Side:
         y = self.norm.y
         self.matrices = None
         if angles is not None:
+            self.turned = angles[0].shape[-1]
             self.matrices = [_turning(c, s, y.shape[1]) for c, s in zip(*angles, strict=True)]
         if self.matrices is not None:
             y = np.stack([m @ row for m, row in zip(self.matrices, y, strict=True)])
@@ -357,8 +358,9 @@ class _Side:
 
     def back(self, relevance: np.ndarray, eps: float) -> np.ndarray:
         if self.matrices is not None:
-            rows = zip(relevance, self.norm.y, self.matrices, strict=True)
-            relevance = np.stack([r_linear(r, x, m, 0.0, eps) for r, x, m in rows])
+            rows, k = zip(relevance, self.norm.y, self.matrices, strict=True), self.turned
+            back = [np.append(r_linear(r[:k], x[:k], m[:k, :k], 0.0, eps), r[k:]) for r, x, m in rows]
+            relevance = np.stack(back)
         return self.norm.back(relevance, eps)
 
 

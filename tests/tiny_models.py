@@ -201,7 +201,7 @@ PRE_NORM: dict[str, tuple[str, dict[str, object]]] = {
     "gemma3_text": ("Gemma3Text", {**SHARED, "head_dim": 6, "query_pre_attn_scalar": 5, "sliding_window": 4,
                                    "sliding_window_pattern": 2}),
 }  # fmt: skip
-PRE_NORM["gemma3"] = ("Gemma3", PRE_NORM["gemma3_text"][1])
+PRE_NORM["gemma3"] = ("Gemma3Text", PRE_NORM["gemma3_text"][1])
 """The name in `transformers` of each family in another order than BERT's, and what its tiny model needs: two
 heads of keys.
 """
@@ -236,17 +236,27 @@ def pre_norm(
         "label2id": {name: index for index, name in enumerate(names)},
         ("n_inner" if family == "gpt2" else "intermediate_size"): inner,
     }
-    entries: dict[str, object] = {**sizes, **special, **more}
-    if family == "gemma3":  # with a tower for images, which no text enters
-        small = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
-        labelled = {key: entries[key] for key in ("id2label", "label2id")}
-        entries = {"text_config": entries, "vision_config": {**small, "image_size": 4, "patch_size": 2}}
-        entries |= {"mm_tokens_per_image": 1, **labelled}
-        task = task.replace("CausalLM", "ConditionalGeneration")
-    config = getattr(transformers, f"{name}Config")(**entries)
+    config = getattr(transformers, f"{name}Config")(**{**sizes, **special, **more})
+    name = "Gemma3" if name == "Gemma3Text" and task == "ForCausalLM" else name
     model = getattr(transformers, f"{name}{task}")(config)
     randomise(model, seed)
-    return model.eval(), tokenizer
+    return (_beside_images(model) if family == "gemma3" else model).eval(), tokenizer
+
+
+def _beside_images(text: transformers.PreTrainedModel) -> transformers.PreTrainedModel:
+    """Gemma 3 with a tower for images, which no text enters, around this network of texts."""
+    small = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    vision = {**small, "image_size": 4, "patch_size": 2}
+    named = {"id2label": text.config.id2label, "label2id": text.config.label2id}
+    config = transformers.Gemma3Config(text.config, vision, mm_tokens_per_image=1, **named)
+    classes = hasattr(text, "score")
+    task = "SequenceClassification" if classes else "ConditionalGeneration"
+    model = getattr(transformers, f"Gemma3For{task}")(config)
+    randomise(model, 0)
+    model.model.language_model.load_state_dict(text.model.state_dict())
+    head = "score" if classes else "lm_head"
+    getattr(model, head).load_state_dict(getattr(text, head).state_dict())
+    return model
 
 
 def vision(

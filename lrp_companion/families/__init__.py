@@ -13,7 +13,6 @@ from lrp_companion.families.pre_norm import (
     llama,
     mistral,
     modernbert,
-    phi3,
     qwen,
     vit,
 )
@@ -39,7 +38,6 @@ __all__ = [
     "llama",
     "mistral",
     "modernbert",
-    "phi3",
     "qwen",
     "roberta",
     "vit",

@@ -76,18 +76,18 @@ def bert(model: Any) -> Wiring:
     """BERT: a pooler with tanh on the first token or on the mean, then the classifier."""
     base = _below_head(model, "bert")
     readout = getattr(model, "readout", "first")  # of `families.mean_pooled`
-
-    def masked() -> Steps:
-        end = model.cls.predictions
-        transform = end.transform
-        return head_steps(transform.dense, transform.transform_act_fn, transform.LayerNorm, end.decoder)
-
     return with_head(
         lambda head: bert_like(base, head, readout=readout),
         model,
         classes=lambda: head_steps(base.pooler.dense, base.pooler.activation, model.classifier),
-        masked=masked,
+        masked=lambda: _masked_tokens(model.cls.predictions),
     )
+
+
+def _masked_tokens(end: Any) -> Steps:
+    """The steps of a head for masked words, under BERT's names."""
+    transform = end.transform
+    return head_steps(transform.dense, transform.transform_act_fn, transform.LayerNorm, end.decoder)
 
 
 def _masked_words(end: Any) -> Steps:
@@ -146,14 +146,14 @@ def mpnet(model: Any) -> Wiring:
     )
 
 
+def _normed_words(end: Any, last: Any) -> Steps:
+    """The steps of a head for masked words, under ELECTRA's and ALBERT's names."""
+    return head_steps(end.dense, end.activation, end.LayerNorm, last)
+
+
 @family("electra")
 def electra(model: Any) -> Wiring:
     """ELECTRA: small models project narrow embeddings to the hidden width."""
-
-    def masked() -> Steps:
-        end = model.generator_predictions
-        return head_steps(end.dense, end.activation, end.LayerNorm, model.generator_lm_head)
-
     base = _below_head(model, "electra")
     projection = getattr(base, "embeddings_project", None)
     return with_head(
@@ -162,7 +162,7 @@ def electra(model: Any) -> Wiring:
         classes=lambda: head_steps(
             model.classifier.dense, model.classifier.activation, model.classifier.out_proj
         ),
-        masked=masked,
+        masked=lambda: _normed_words(model.generator_predictions, model.generator_lm_head),
     )
 
 
@@ -186,10 +186,6 @@ def distilbert(model: Any) -> Wiring:
         for x in base.transformer.layer
     )
 
-    def masked() -> Steps:
-        norm, last = model.vocab_layer_norm, model.vocab_projector
-        return head_steps(model.vocab_transform, model.activation, norm, last)
-
     return with_head(
         lambda head: Wiring(
             word=e.word_embeddings,
@@ -201,7 +197,9 @@ def distilbert(model: Any) -> Wiring:
         ),
         model,
         classes=lambda: head_steps(model.pre_classifier, torch.relu, model.classifier),
-        masked=masked,
+        masked=lambda: head_steps(
+            model.vocab_transform, model.activation, model.vocab_layer_norm, model.vocab_projector
+        ),
     )
 
 
@@ -230,10 +228,6 @@ def albert(model: Any) -> Wiring:
         for x, a in each
     )
 
-    def masked() -> Steps:
-        end = model.predictions
-        return head_steps(end.dense, end.activation, end.LayerNorm, end.decoder)
-
     return with_head(
         lambda head: Wiring(
             word=e.word_embeddings,
@@ -247,7 +241,7 @@ def albert(model: Any) -> Wiring:
         ),
         model,
         classes=lambda: head_steps(base.pooler, base.pooler_activation, model.classifier),
-        masked=masked,
+        masked=lambda: _normed_words(model.predictions, model.predictions.decoder),
     )
 
 
@@ -283,16 +277,11 @@ def deberta(model: Any) -> Wiring:
         most = config.max_position_embeddings
         return dataclasses.replace(out, layers=tuple(layers), positions=most, masks_whole=True)
 
-    def masked() -> Steps:
-        end = model.cls.predictions
-        transform = end.transform
-        return head_steps(transform.dense, transform.transform_act_fn, transform.LayerNorm, end.decoder)
-
     return with_head(
         wiring,
         model,
         classes=lambda: head_steps(model.pooler.dense, ACT2FN[config.pooler_hidden_act], model.classifier),
-        masked=masked,
+        masked=lambda: _masked_tokens(model.cls.predictions),
     )
 
 

@@ -52,48 +52,6 @@ def _head(model: Any, *, capped: bool = False) -> Steps:
     return head_steps(model.lm_head, *([] if cap is None else [SoftCap(cap)]))
 
 
-@family("gpt_neox")
-def gpt_neox(model: Any) -> Wiring:
-    """GPT-NeoX and Pythia: causal, rotations of a part of each head, attention and MLP side by side or in
-    turn; queries, keys and values of a head lie together in one map.
-    """
-    base, config = model.gpt_neox, model.config
-    layers = tuple(_gpt_neox_layer(layer, config) for layer in base.layers)
-    return Wiring(
-        word=base.embed_in,
-        layers=layers,
-        head=_head(model),
-        heads=config.num_attention_heads,
-        positions=config.max_position_embeddings,
-        causal=True,
-        rotary=lambda x, positions, _: base.rotary_emb(x, positions),
-        rotary_from=rotary_from(base.rotary_emb),
-        final_norm=norm_of(base.final_layer_norm),
-        base=base,
-        **_reading(model),
-    )
-
-
-def _gpt_neox_layer(layer: Any, config: Any) -> LayerWiring:
-    attention, mlp = layer.attention, layer.mlp
-    query, key, value = (
-        PartOfHeads(attention.query_key_value, config.num_attention_heads, part) for part in range(3)
-    )
-    return LayerWiring(
-        query=query,
-        key=key,
-        value=value,
-        attention_out=attention.dense,
-        up=mlp.dense_h_to_4h,
-        activation=mlp.act,
-        down=mlp.dense_4h_to_h,
-        attention_input_norm=norm_of(layer.input_layernorm),
-        mlp_input_norm=norm_of(layer.post_attention_layernorm),
-        scale=attention.scaling,
-        parallel=layer.use_parallel_residual,
-    )
-
-
 @family("modernbert")
 def modernbert(model: Any) -> Wiring:
     """ModernBERT: rotations, gated MLPs, windows in most layers; the first token or the mean is read."""
@@ -184,21 +142,58 @@ def _gpt2_layer(layer: Any) -> LayerWiring:
     )
 
 
+@family("gpt_neox")
+def gpt_neox(model: Any) -> Wiring:
+    """GPT-NeoX and Pythia: causal, rotations of a part of each head, attention and MLP side by side or in
+    turn; queries, keys and values of a head lie together in one map.
+    """
+    base, config = model.gpt_neox, model.config
+    layers = tuple(_gpt_neox_layer(layer, config) for layer in base.layers)
+    return Wiring(
+        word=base.embed_in,
+        layers=layers,
+        head=_head(model),
+        heads=config.num_attention_heads,
+        positions=config.max_position_embeddings,
+        causal=True,
+        rotary=lambda x, positions, _: base.rotary_emb(x, positions),
+        rotary_from=rotary_from(base.rotary_emb),
+        final_norm=norm_of(base.final_layer_norm),
+        base=base,
+        **_reading(model),
+    )
+
+
+def _gpt_neox_layer(layer: Any, config: Any) -> LayerWiring:
+    attention, mlp = layer.attention, layer.mlp
+    query, key, value = (
+        PartOfHeads(attention.query_key_value, config.num_attention_heads, part) for part in range(3)
+    )
+    return LayerWiring(
+        query=query,
+        key=key,
+        value=value,
+        attention_out=attention.dense,
+        up=mlp.dense_h_to_4h,
+        activation=mlp.act,
+        down=mlp.dense_4h_to_h,
+        attention_input_norm=norm_of(layer.input_layernorm),
+        mlp_input_norm=norm_of(layer.post_attention_layernorm),
+        scale=attention.scaling,
+        parallel=layer.use_parallel_residual,
+    )
+
+
 @family("llama")
 def llama(model: Any) -> Wiring:
     """Llama: causal, RMSNorm, rotations, gated MLPs, shared keys and values."""
     return _decoder(model, windows=lambda _: None)
 
 
+@family("phi3")
 @family("mistral")
 def mistral(model: Any) -> Wiring:
-    """Mistral: as Llama, with one window for all layers, or none."""
-    return _decoder(model, windows=lambda _: model.config.sliding_window)
-
-
-@family("phi3")
-def phi3(model: Any) -> Wiring:
-    """Phi-3: as Mistral; one map makes queries, keys and values, and one the gate and what it multiplies."""
+    """Mistral and Phi-3: as Llama, with one window for all layers, or none."""
     return _decoder(model, windows=lambda _: model.config.sliding_window)
 
 
@@ -227,9 +222,7 @@ def gemma3(model: Any) -> Wiring:
 @family("gemma3")
 def gemma3_of_texts(model: Any) -> Wiring:
     """Gemma 3 with a tower for images, on text alone: its language model, as `gemma3` wires it."""
-    config = model.config.text_config
-    causal = not config.use_bidirectional_attention
-    return _decoder(model, offset=1.0, windows=_by_type(config), by_kind=True, causal=causal)
+    return _decoder(model, offset=1.0, windows=_by_type(model.config.text_config), by_kind=True)
 
 
 def _by_type(config: Any) -> Callable[[int], int | None]:
@@ -311,7 +304,7 @@ def _decoder_layer(
         module = getattr(attention, name, None)
         return None if module is None else _rms(module, offset)
 
-    if hasattr(attention, "qkv_proj"):  # Phi-3's
+    if hasattr(attention, "qkv_proj"):  # Phi-3: one map for all three, and one for both factors of the MLP
         whole, inner = attention.qkv_proj, mlp.down_proj.in_features
         keys = attention.o_proj.in_features
         values = (keys + whole.out_features) // 2

@@ -30,6 +30,8 @@ class ConvolutionStep:
 
     @classmethod
     def run(cls, wiring: Convolution, e: Tensor, x: Tensor, context: Context) -> ConvolutionStep:
+        place = wiring.weight.device
+        context, e, x = context.to(place), e.to(place), x.to(place)
         heard = 1.0 if context.heard is None else context.rows(context.heard[0])
         z = heard * context.rows(mapped(wiring, wiring.windows(e)))
         inner = MapStep(wiring, wiring.activation, z, wiring.activation(z))
@@ -38,6 +40,7 @@ class ConvolutionStep:
 
     def backward(self, g: Tensor, *, eps: float) -> tuple[Tensor, Tensor]:
         """From g (..., B, T, D) at y to g at x and at e."""
+        g = g.to(self.total.device)
         if self.context.heard is not None:
             g = self.context.rows(self.context.heard[0]) * g
         g = rules.add(through(self.norm, g, eps), self.total, eps=eps)
@@ -91,7 +94,7 @@ class LayerBlock:
         convolution = None
         if w.convolution is not None:
             convolution = ConvolutionStep.run(w.convolution, x, output, context)
-            output = convolution.y
+            output = convolution.y.to(output.device)
         return cls(
             attention_input_norm,
             attend,
@@ -161,7 +164,8 @@ class LayerBlock:
         beside = None
         g = g.to(self.output.device)
         if self.convolution is not None:
-            g, beside = self.convolution.backward(g, eps=eps)
+            both = self.convolution.backward(g, eps=eps)
+            g, beside = (one.to(self.output.device) for one in both)
         # back through N2, then to both summands of s + B2(mlp(P2(s)))
         g = rules.add(through(self.output_norm, g, eps), self.second_sum, eps=eps)
         branch = self.down.backward(through(self.mlp_branch_norm, g, eps), eps=eps)

@@ -89,14 +89,14 @@ def convolved(
     """A convolution beside a layer with outputs x, one row per token, or per reading in the `last` layer, of
     inputs e.
     """
-    out = torch.empty_like(x)
-    for stretch in stretches:
+    out, place = torch.empty_like(x), wiring.weight.device
+    for stretch in [stretch.to(place) for stretch in stretches]:
         asking = stretch.asking if last else stretch.tokens
-        z = mapped(wiring, wiring.windows(e[stretch.tokens].view(stretch.rows, -1, e.shape[1])))
+        z = mapped(wiring, wiring.windows(e[stretch.tokens].to(place).view(stretch.rows, -1, e.shape[1])))
         z = z.take_along_dim(stretch.read.unsqueeze(-1), 1) if last else z
         branch = wiring.activation(stretch.heard(z, last=last))
-        y = applied(wiring.norm, x[asking].view_as(branch) + branch)
-        out[asking] = stretch.heard(y, last=last).flatten(0, 1)
+        y = applied(wiring.norm, x[asking].to(place).view_as(branch) + branch)
+        out[asking] = stretch.heard(y, last=last).flatten(0, 1).to(x.device)
     return out
 
 
