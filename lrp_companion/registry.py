@@ -93,6 +93,10 @@ def _hybrid_passes(options: Mapping[str, Any], tokens: int) -> float:
     return _gradient_passes(options, tokens) + options.get("exact", 4)
 
 
+def _sampled_passes(options: Mapping[str, Any], _: int) -> float:
+    return options.get("budget", 8)
+
+
 def _subset_passes(options: Mapping[str, Any], tokens: int) -> float:
     players = max(tokens - 2, 1)  # [CLS] and [SEP] always stay
     if players <= options.get("exact", 12):
@@ -118,20 +122,8 @@ PACKAGE = (
     _row("lrp", "LRP", PASSES, ("#5d5d8a", "p", (0, (2, 1)))),
     _row("mask-gradient", "mask gradient", _gradient_passes, ("#946500", "*", (0, (8, 2))), dial="groups"),
     _row("secant-mask-gradient", "secant mask gradient", PASSES, ("#b8560f", ">", (0, (5, 1)))),
-    _row(
-        "hybrid",
-        "hybrid",
-        _hybrid_passes,
-        ("#3d6b1f", "h", (0, (5, 1, 1, 1, 1, 1))),
-        dial="exact",
-    ),
-    _row(
-        "sampled-loo",
-        "sampled LOO",
-        lambda o, _: float(o.get("budget", 8)),
-        ("#30616b", "d", (0, (1, 3))),
-        dial="budget",
-    ),
+    _row("hybrid", "hybrid", _hybrid_passes, ("#3d6b1f", "h", (0, (5, 1, 1, 1, 1, 1))), dial="exact"),
+    _row("sampled-loo", "sampled LOO", _sampled_passes, ("#30616b", "d", (0, (1, 3))), dial="budget"),
     _row("shapley", "Shapley", _subset_passes, ("#5c5200", "<", (0, (7, 1, 1, 1))), dial="permutations"),
 )
 """The methods of this package, one row each, in the order in which they are listed."""

@@ -244,7 +244,7 @@ def readable(
         start, end = _trimmed(text, offset)
         if start < last and not alone:  # the second text comes first, or a text comes twice
             shown = 0
-        spelled = start >= shown and plain(token.removeprefix("##")) == plain(text[start:end])
+        spelled = start >= shown and folded(token.removeprefix("##")) == folded(text[start:end])
         if alone or _NAME.fullmatch(token) or spelled:
             out.append(token)
         elif start == end or not token.strip(SPACES):
@@ -256,7 +256,7 @@ def readable(
     return tuple(out)
 
 
-def plain(text: str) -> str:
+def folded(text: str) -> str:
     """Without case and accents, as tokenizers compare."""
     letters = unicodedata.normalize("NFKD", text.casefold())
     return "".join(c for c in letters if not unicodedata.combining(c))

@@ -30,6 +30,7 @@ FAMILIES = (
     "albert",
     "bert",
     "camembert",
+    "deberta_v2",
     "deit",
     "distilbert",
     "electra",
@@ -37,10 +38,12 @@ FAMILIES = (
     "gemma2",
     "gemma3",
     "gpt2",
+    "gpt_neox",
     "llama",
     "mistral",
     "modernbert",
     "mpnet",
+    "phi3",
     "qwen2",
     "qwen3",
     "roberta",
@@ -118,6 +121,13 @@ tokenwise = of("tape/steps.py", "test_propagation.py")
 attention = of("tape/attention.py", "test_propagation.py")
 order = of("tape/encoder.py", "test_pre_norm.py")
 heads = of("tape/attention.py", "test_pre_norm.py")
+
+
+def relative(name: str, old: str, new: str, *, file: str = "tape/attention.py") -> Mutation:
+    """A mutation of what DeBERTa alone has."""
+    return of(file, "test_deberta.py")(name, old, new)
+
+
 gates = of("tape/steps.py", "test_pre_norm.py")
 pa_lrp = of("methods/lrp.py", "test_pre_norm.py")
 parts = of("families/wiring.py", "test_pre_norm.py")
@@ -321,8 +331,8 @@ MUTATIONS: list[Mutation] = [
               "g_query.mul_(self.wiring.scale_of(g_query.shape[-1]))", "g_query"),
     attention("query path forgotten", "self.context.add(at_key, at_query)", "at_key"),
     layer_block("first sum not stabilised",
-          "g = rules.add(through(self.attention_norm, g, eps), self.first_sum, eps=eps)",
-          "g = through(self.attention_norm, g, eps)"),
+          "rules.add(through(self.attention_norm, around, eps), self.first_sum, eps=eps)",
+          "through(self.attention_norm, around, eps)"),
     layer_block("second sum not stabilised",
           "g = rules.add(through(self.output_norm, g, eps), self.second_sum, eps=eps)",
           "g = through(self.output_norm, g, eps)"),
@@ -396,7 +406,7 @@ MUTATIONS: list[Mutation] = [
     heads("soft cap passes the true slope", "g_scores = rules.elementwise(g_scores, self._cap_slope)",
           "g_scores = g_scores * 1",
          f"{GRADIENT}[gemma2-()-uniform]"),
-    heads("rotation forgotten on the way back", "g = rules.rotation(g, cos, sin, self.y, eps=eps)",
+    heads("rotation forgotten on the way back", "g = rules.rotation(g, cos, sin, y, eps=eps)",
           "g = g * 1"),
     rule("rotation factors: position not halved", "straight, g_cos = gated(g, x, cos, x * cos, eps=eps)",
          "straight, g_cos = gated(g, x, cos, x * cos, eps=eps, shares=(0.5, 1.0))"),
@@ -426,10 +436,38 @@ MUTATIONS: list[Mutation] = [
     families("window of Mistral one wider", "window=None if window is None else window - 1", "window=window",
          f"{LOGITS}[mistral-left]"),
     packed_order("removed last token is read",
-                 "values.masked_fill(~mask.any(-1, keepdim=True), 0.0)", "values",
+                 "values = torch.where(mask.any(-1, keepdim=True), values, nothing)", "values = values",
                  f"{PRE_NORM}a_last_token_whose_window_is_removed_reads_nothing"),
     rows_order("first token of a causal network read", 'reads_one = wiring.readout in ("place", "last")',
                  'reads_one = wiring.readout == "place"'),
+    # DeBERTa: three products in a score, a convolution, a mask that closes tokens whole
+    relative("content gets all of its product with positions", "(to_query * self.keys)", "self.keys"),
+    relative("the sum of products not stabilised",
+             "g_scores = rules.stabiliser(scores, eps / 2) * g_scores", "pass"),
+    relative("positions keep the content's share", "zip(reversed(of_scores), self.bias, strict=True)",
+             "zip((0.0, 0.0), self.bias, strict=True)"),
+    relative("distances the other way round", "queries.unsqueeze(-1) - keys.unsqueeze(-2)",
+             "keys.unsqueeze(-2) - queries.unsqueeze(-1)", file="families/wiring.py"),
+    relative("what the convolution reads gets nothing", "return g if beside is None else g + beside",
+             "return g", file="tape/layer.py"),
+    relative("a closed token keeps its embedding",
+             "place.masked_fill(torch.as_tensor(left_out, device=device), len(x))", "place",
+             file="tape/packed.py"),
+    relative("a closed query reads nothing",
+             "v.mean(-2, keepdim=True) if wiring.masks_whole else 0.0", "0.0",
+             file="tape/packed_layer.py"),
+    order("a closed query reads padding", "(mask.flip(-1).cummax(-1).values.flip(-1) > 0).to(heard)",
+          "torch.ones_like(heard)", f"{PRE_NORM}batches_padding_and_order_change_nothing[deberta-v2]"),
+    # GPT-NeoX: attention and MLP side by side, rotations of a part of each head
+    layer_order("the MLP reads what attention gave", "context.rows(x) if w.parallel else middle", "middle",
+                f"{LOGITS}[gpt_neox-left]"),
+    layer_order("two sums where there is one", "if not self.attend.wiring.parallel:", "if True:", EQUATIONS),
+    heads("what is not rotated carries nothing back",
+          "g = torch.cat([g, rest], -1) if rest.shape[-1] else g",
+          "g = torch.cat([g, 0 * rest], -1) if rest.shape[-1] else g", f"{GRADIENT}[gpt_neox-()-uniform]"),
+    parts("queries, keys and values of all heads in turn",
+          "x.unflatten(0, (self.heads, self.parts, -1))[:, self.part].flatten(0, 1)",
+          "x.chunk(self.parts)[self.part]", f"{LOGITS}[gpt_neox-left]"),
     meter("positions taken for words", 'scores.append(parts.pop("word"))',
           'scores.append(sum(parts.values())); parts.pop("word")'),
     read_place("the first token read for all", "cls(tokens, place=first if place is None else place)",

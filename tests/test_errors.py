@@ -246,18 +246,9 @@ def test_errors_survive_a_process_boundary() -> None:
 
 
 LONG: list[object] = [
-    list(range(1000)),
-    "x" * 5000,
-    10**5000,
-    ("y" * 3000, "z" * 3000),
-    np.arange(5000),
-    {0: [1] * 999},
-    "one\ntwo\r\nthree\u2028four" * 200,
-    torch.zeros(40, 40),
-    range(10**5),
-    [["a"] * 900],
-    b"q" * 4000,
-]
+    list(range(1000)), "x" * 5000, 10**5000, ("y" * 3000, "z" * 3000), np.arange(5000), {0: [1] * 999},
+    "one\ntwo\r\nthree\u2028four" * 200, torch.zeros(40, 40), range(10**5), [["a"] * 900], b"q" * 4000,
+]  # fmt: skip
 
 
 LONG_OPTIONS = {

@@ -42,9 +42,9 @@ VOCABULARY = tuple(
 PREPROCESSOR = "preprocessor_config.json"
 MEAN_POOLED = "MeanPooledBertForSequenceClassification"
 """The one class of this package that a folder may name; importing it imports `transformers`."""
-OTHER_TASKS = """pooler cls lm_predictions mask_predictions predictions sop_classifier lm_head vocab_transform vocab_layer_norm decoder
-    vocab_projector discriminator_predictions generator_predictions generator_lm_head pre_classifier
-    classifier score qa_outputs v_head"""
+OTHER_TASKS = """pooler cls lm_predictions mask_predictions predictions sop_classifier lm_head vocab_transform
+    vocab_layer_norm vocab_projector discriminator_predictions generator_predictions generator_lm_head decoder
+    pre_classifier classifier score qa_outputs v_head"""
 """Modules after the last layer, as heads of other tasks: what a network without them computes needs none."""
 UNUSED = {"seq_relationship", "masked_bias"}
 """Parts of modules that no logit depends on."""

@@ -223,7 +223,7 @@ def resampled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return mean, draws, defined
 
 
-def limits(draws: np.ndarray) -> np.ndarray:
+def interval_ends(draws: np.ndarray) -> np.ndarray:
     """Limits of columns of draws; draws without a value (no defined example in them) are left out."""
     out = np.quantile(draws, [0.025, 0.975], axis=0)
     holes = np.isnan(out[0]) & ~np.isnan(draws).all(0)
@@ -234,7 +234,7 @@ def limits(draws: np.ndarray) -> np.ndarray:
 
 def interval_of(value: float, draws: np.ndarray, n: int, undefined: int = 0) -> Interval:
     """The interval of a value from its bootstrap draws (draws,), as `resampled` makes them."""
-    low, high = limits(draws[:, None])[:, 0]
+    low, high = interval_ends(draws[:, None])[:, 0]
     return Interval(float(value), float(low), float(high), n, undefined)
 
 
@@ -256,7 +256,7 @@ def bootstrap_columns(columns: Sequence[np.ndarray]) -> list[Interval]:
             out |= {place: bootstrap_mean(columns[place]) for place in places}
             continue
         mean, draws, _ = resampled(np.stack([columns[place][known] for place in places], 1))
-        ends = zip(places, mean.tolist(), *limits(draws).tolist(), strict=True)
+        ends = zip(places, mean.tolist(), *interval_ends(draws).tolist(), strict=True)
         out |= {place: Interval(value, low, high, n, undefined) for place, value, low, high in ends}
     return [out[place] for place in range(len(columns))]
 

@@ -16,7 +16,7 @@ from lrp_companion.lab.load import TextRun
 from lrp_companion.lab.paper.published import DATA, paper_table
 from lrp_companion.lab.paper.tables import dataset_of
 from lrp_companion.metrics import Interval
-from lrp_companion.metrics.statistics import limits, resampled, side_of_zero
+from lrp_companion.metrics.statistics import interval_ends, resampled, side_of_zero
 from lrp_companion.registry import label_of
 from lrp_companion.schema import AXIS_OPTIONS, DEFAULT_PROTOCOL, MAP_CHOICES, Protocol
 
@@ -156,7 +156,7 @@ def _grid(run: TextRun, a: str, b: str) -> Grid:
     values, defined, draws = [], [], np.empty(0)
     for column in (*r, r[0] - r[1]):
         mean, draws, count = resampled(column)
-        values.append(np.stack([mean, *limits(draws)], -1))
+        values.append(np.stack([mean, *interval_ends(draws)], -1))
         defined.append(count)
     table = np.stack(values, -2).reshape(*shape, 3, 3)
     counted = np.stack(defined, -1).reshape(*shape, 3)
