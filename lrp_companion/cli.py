@@ -16,7 +16,7 @@ from importlib.metadata import entry_points
 from typing import Any, NoReturn
 
 from lrp_companion import __version__
-from lrp_companion.checks import InputError
+from lrp_companion.checks import InputError, as_path
 from lrp_companion.cli_options import (
     Command,
     begun,
@@ -48,11 +48,15 @@ OPTIONS = (
 
 
 def _explain(args: argparse.Namespace) -> None:
-    begun(args, "explain")
+    begun(args)
     from lrp_companion.methods import attribute
+    from lrp_companion.show.export import ending
     from lrp_companion.show.tokens import completion_table, said, terminal_table
 
     text = standard_input() if args.text == "-" else args.text
+    if args.out is not None:
+        args.out = str(as_path("explain", "--out", args.out))
+        ending("explain", args.out)
     asked = {name: getattr(args, name) for name in OPTIONS} | {"truncate": args.truncate or None}
     options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     for name, other in (("completion", "write"), ("position", "word")):
@@ -110,9 +114,8 @@ def _as_read(clf: Any, given: Sequence[str]) -> list[Any]:
 
 
 def _check(args: argparse.Namespace) -> int:
-    begun(args, "check", endings=(".html",))
+    begun(args)
     from lrp_companion.model_check import check
-    from lrp_companion.show.export import write
 
     texts = args.texts
     if texts == ["-"]:
@@ -120,8 +123,6 @@ def _check(args: argparse.Namespace) -> int:
     clf = loaded(args.model, device=args.device, dtype=args.dtype)
     position = either(args, "check", "position", "word")
     done = check(clf, _as_read(clf, texts), truncate=args.truncate, **position)
-    if args.out is not None:
-        write("check", args.out, done.to_html().encode())
     say(harmless_json(done.to_json()) if args.json else printable(str(done)))
     return BROKEN if done.broken else DONE
 

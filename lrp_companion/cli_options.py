@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lrp_companion.attribution import SITES
-from lrp_companion.checks import InputError, as_path
+from lrp_companion.checks import InputError
 from lrp_companion.schema import REMOVALS, TARGET_CHOICES
 from lrp_companion.terminal import check_output
 
@@ -107,7 +107,6 @@ def check_options(add: Callable[..., Any]) -> None:
     add("texts", nargs="+", metavar="TEXT", help=text)
     _of_model(add)
     add("--json", action="store_true", help="print everything as JSON")
-    add("--out", metavar="FILE", help="also write the result to this page (.html)")
 
 
 def sources_options(add: Callable[..., Any]) -> None:
@@ -129,16 +128,12 @@ def names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def begun(args: argparse.Namespace, operation: str, *, endings: tuple[str, ...] | None = None) -> None:
-    """Refuse a model that is nowhere, a closed output, another ending of `--out` before torch is imported."""
+def begun(args: argparse.Namespace) -> None:
+    """Refuse a model that is nowhere and a closed output before torch is imported."""
     from lrp_companion.loading.places import locate
-    from lrp_companion.show.export import ending
 
     locate(args.model)
     check_output()
-    if args.out is not None:
-        args.out = str(as_path(operation, "--out", args.out))
-        ending(operation, args.out, *([] if endings is None else [endings]))
 
 
 def either(args: argparse.Namespace, operation: str, name: str, other: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -24,7 +23,6 @@ from lrp_companion.methods.levels import LayerRelevance
 from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.metrics import agreement, bootstrap_mean
 from lrp_companion.schema import ModelCard
-from lrp_companion.show.export import page
 from lrp_companion.show.tables import table
 
 METHODS = ("attnlrp", "cp-lrp", "mask-gradient")
@@ -109,12 +107,6 @@ class ModelCheck:
         for name, levels in self.layers.items():
             tables.append(table([dict(level) for level in levels], caption=f"{name}: {LEVELS}", digits=3))
         return "".join(one._repr_html_() for one in tables)
-
-    def to_html(self) -> str:
-        """The results as a page."""
-        title = f"Check of {self.card.name}"
-        style = "body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
-        return page(title, f"<h1>{html.escape(title)}</h1>{self._repr_html_()}", style=style)
 
 
 def _short(value: float) -> str:

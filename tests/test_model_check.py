@@ -69,16 +69,14 @@ def test_nothing_is_worked_out_while_nobody_measures() -> None:
         assert outer is not inner
 
 
-def test_a_walk_that_is_wrong_is_found_broken(monkeypatch, capsys, tmp_path, model_folder) -> None:
+def test_a_walk_that_is_wrong_is_found_broken(monkeypatch, capsys, model_folder) -> None:
     clf = load_classifier(model_folder("bert"), dtype="float64")
     whole = MapStep.backward
     monkeypatch.setattr(MapStep, "backward", lambda self, g, *, eps: 1.01 * whole(self, g, eps=eps))
     done = lrp.check(clf, list(TEXTS[:2]))
     assert done.broken and "BROKEN: conservation of attnlrp, conservation of cp-lrp" in done.verdict
-    page = tmp_path / "check.html"
-    arguments = ["check", *TEXTS[:2], "--model", str(model_folder("bert")), "--out", str(page)]
-    assert cli.main(arguments) == 1
-    assert "BROKEN" in capsys.readouterr().out and "BROKEN" in page.read_text()
+    assert cli.main(["check", *TEXTS[:2], "--model", str(model_folder("bert"))]) == 1
+    assert "BROKEN" in capsys.readouterr().out
 
 
 def test_the_command(capsys, model_folder) -> None:
@@ -99,6 +97,6 @@ def test_one_text_has_no_interval() -> None:
 def test_a_page_shows_names_as_text(clf: lrp.Classifier) -> None:
     done = lrp.check(clf, TEXTS[1])
     named = dataclasses.replace(done, card=dataclasses.replace(done.card, name="<script>x</script>"))
-    for page in (named.to_html(), named._repr_html_()):
-        assert "<script>" not in page and "&lt;script&gt;" in page
+    page = named._repr_html_()
+    assert "<script>" not in page and "&lt;script&gt;" in page
     assert json.loads(named.to_json())["model"]["name"] == "<script>x</script>"
