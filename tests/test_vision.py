@@ -342,7 +342,7 @@ def test_what_is_no_image_is_refused_in_one_line(case: str) -> None:
 
 def test_one_image_at_a_time_where_one_is_meant(clf: Classifier) -> None:
     for work in (layer_lattice, layer_relevance):
-        with pytest.raises(InputError, match="got 2 images; expected one image"):
+        with pytest.raises(InputError, match="got 2 images of type Tensor; expected one image"):
             work(clf, images())
 
 
