@@ -96,13 +96,6 @@ def test_explain_saves_what_it_shows(capsys, tmp_path, ending):
     assert "fine" in out.read_text(encoding="utf-8") and "fine" in capsys.readouterr().out
 
 
-def test_explain_refuses_another_ending_before_any_work(refused, monkeypatch, tmp_path):
-    monkeypatch.setattr("lrp_companion.loading.classifier.load_classifier", None)
-    assert "a path that ends in .html" in refused(
-        ["explain", "a fine film", "--out", str(tmp_path / "map.gif")]
-    )
-
-
 @pytest.mark.parametrize(
     ("labels", "given", "expected"),
     [

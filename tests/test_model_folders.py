@@ -96,23 +96,6 @@ def test_pickled_weights_are_read_as_weights_only(copy: Path, tmp_path: Path) ->
     assert not (tmp_path / "trace").exists()
 
 
-def test_shards_are_read_also_from_the_hubs_cache(copy: Path, tmp_path: Path) -> None:
-    """Its snapshots are links to a folder beside them."""
-    from transformers import BertForSequenceClassification
-
-    card = load_classifier(copy).card
-    BertForSequenceClassification.from_pretrained(copy).save_pretrained(copy, max_shard_size="5KB")
-    (copy / "model.safetensors").unlink(missing_ok=True)
-    assert (copy / "model.safetensors.index.json").is_file()
-    assert load_classifier(copy).card.fingerprint == card.fingerprint
-    snapshot, blobs = tmp_path / "hub" / "snapshots" / "abc", tmp_path / "hub" / "blobs"
-    shutil.copytree(copy, blobs)
-    snapshot.mkdir(parents=True)
-    for blob in blobs.iterdir():
-        (snapshot / blob.name).symlink_to(blob)
-    assert load_classifier(snapshot).card.fingerprint == card.fingerprint
-
-
 # -- weights of the folder and of the network ---------------------------------------------------------------
 
 

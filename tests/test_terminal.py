@@ -132,16 +132,3 @@ def test_an_output_of_ascii_gets_ascii(model_folder) -> None:
 def test_standard_input_is_the_text_without_what_a_shell_adds(raw: bytes, text: str, monkeypatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8"))
     assert terminal.standard_input() == text
-
-
-def test_commands_read_standard_input_as_it_was_meant(model_folder, monkeypatch, capsys) -> None:
-    call = ["--model", str(model_folder("bert")), "--json"]
-    assert main(["explain", "a film", *call]) == 0
-    typed = capsys.readouterr().out
-    monkeypatch.setattr(
-        sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfa film\r\n"), encoding="utf-8")
-    )
-    assert main(["explain", "-", *call]) == 0 and capsys.readouterr().out == typed
-    lines = "a film\r\n\r\nthe plot\u2028is slow\x0c.\r\n".encode("utf-8-sig")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines), encoding="utf-8"))
-    assert main(["check", "-", *call]) == 0 and json.loads(capsys.readouterr().out)["texts"] == 2
