@@ -65,14 +65,15 @@ def _attention(bypass: Collection[int]) -> Any:
     return attend
 
 
-def _disentangled(module: Any, *, bypassed: bool) -> Any:
-    """DeBERTa's attention on the content alone; positions are constants."""
+def _disentangled(module: Any, *, bypassed: bool, cut: Tensor | None) -> Any:
+    """DeBERTa's attention on the content alone; positions are constants, and keys of the tokens `cut`."""
 
     def heads(y: Tensor) -> Tensor:
         return y.unflatten(-1, (module.num_attention_heads, -1)).transpose(-2, -3)
 
     def forward(x: Tensor, mask: Tensor, _: Any = False, **given: Any) -> Any:
         q, k, v = (heads(part(x)) for part in (module.query_proj, module.key_proj, module.value_proj))
+        k = k if cut is None else torch.where(cut[:, None], k.detach(), k)
         before = "" if module.share_att_key else "pos_"
         table, span = given["rel_embeddings"], module.pos_ebd_size
         d = (given["relative_pos"][0] + span).clamp(0, 2 * span - 1)
@@ -102,7 +103,9 @@ def _convolution(module: Any) -> Any:
     return forward
 
 
-def _replaced(network: nn.Module, *, gate: str, bypass: Collection[int] = ()) -> nn.Module:
+def _replaced(
+    network: nn.Module, *, gate: str, bypass: Collection[int] = (), cut: Tensor | None = None
+) -> nn.Module:
     """A copy whose norms divide by constants, whose activations are multiples of their input, and whose gated
     MLPs give each factor half, or all to the one that is no gate.
     """
@@ -110,7 +113,7 @@ def _replaced(network: nn.Module, *, gate: str, bypass: Collection[int] = ()) ->
     for name, module in out.named_modules():
         kind = type(module).__name__
         if kind == "DisentangledSelfAttention":
-            module.forward = _disentangled(module, bypassed=int(name.split(".")[3]) + 1 in bypass)
+            module.forward = _disentangled(module, bypassed=int(name.split(".")[3]) + 1 in bypass, cut=cut)
         elif kind == "ConvLayer":
             module.forward = _convolution(module)
         elif kind == "ContextPooler":
@@ -170,12 +173,18 @@ def _rms_norm(module: Any, offset: float) -> Any:
 
 
 def modified_gradient(
-    network: Any, ids: list[int], target: int, *, bypass: Collection[int] = (), gate: str = "uniform"
+    network: Any,
+    ids: list[int],
+    target: int,
+    *,
+    bypass: Collection[int] = (),
+    gate: str = "uniform",
+    cut: Tensor | None = None,
 ) -> tuple[float, np.ndarray]:
     """The target's logit and the relevance (T,) of the word embeddings, epsilon 0."""
     AttentionInterface.register("modified", _attention(bypass))
     ALL_MASK_ATTENTION_FUNCTIONS.register("modified", eager_mask)
-    twin = _replaced(network, gate=gate, bypass=bypass)
+    twin = _replaced(network, gate=gate, bypass=bypass, cut=cut)
     twin.set_attn_implementation("modified")
     batch = torch.tensor([ids])
     word = twin.get_input_embeddings()(batch).detach().requires_grad_(True)

@@ -102,6 +102,16 @@ def test_a_group_for_each_token_and_many_nodes_give_loo(kind: str) -> None:
     np.testing.assert_allclose(record.scores, loo.scores, rtol=0, atol=2e-5)
 
 
+@pytest.mark.parametrize("kind", list(KINDS)[:3])
+def test_keys_that_are_cut_meet_positions_as_constants(kind: str) -> None:
+    clf = tiny(kind)
+    (record,) = lrp.attribute(clf, TEXTS[1], method="key-cut", target=1)
+    (text,) = clf.encode(TEXTS[1])
+    cut = torch.as_tensor(np.array(text.special))
+    _, expected = oracles.modified_gradient(clf.network, list(text.input_ids), 1, cut=cut)
+    np.testing.assert_allclose(record.scores, expected, rtol=0, atol=1e-12 * (1 + np.abs(expected).max()))
+
+
 def test_half_of_what_positions_enter_stays_there() -> None:
     """Where nothing else keeps relevance: what positions keep, and what queries and keys get."""
     clf = tiny("version 3")
