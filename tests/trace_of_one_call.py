@@ -14,8 +14,8 @@ from typing import Any
 import lrp_companion as lrp
 
 HOME = str(Path(lrp.__file__).parent) + "/"
-BOUNDS = {"files": 19, "functions": 147, "calls": 2623, "calls outside rules and tape": 1036, "tokenizer": 1}
-"""None may grow; goals: 12 files, 90 functions, 900 calls, the tokenizer once."""
+BOUNDS = {"files": 17, "functions": 127, "calls": 1724, "calls outside rules and tape": 81, "tokenizer": 1}
+"""None may grow. Rules, tape and wirings are 8 of the files, 72 of the functions, and all but 81 calls."""
 ARITHMETIC = ("rules.py", "propagation.py", "tape/", "families/wiring.py")
 
 

@@ -129,7 +129,7 @@ def attribute(
 
     Raises
     ------
-    InputError : bad input or options, before any work.
+    InputError : bad input or options.
     ModelError : a model of another kind; a logit that is not the network's own.
 
     >>> attribute(clf, ["a film of rare grace"], method="cp-lrp")[0].tokens  # doctest: +SKIP
