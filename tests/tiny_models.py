@@ -246,9 +246,9 @@ def pre_norm(
 def _beside_images(text: transformers.PreTrainedModel) -> transformers.PreTrainedModel:
     """Gemma 3 with a tower for images, which no text enters, around this network of texts."""
     small = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
-    vision = {**small, "image_size": 4, "patch_size": 2}
+    parts = {"text_config": text.config, "vision_config": {**small, "image_size": 4, "patch_size": 2}}
     named = {"id2label": text.config.id2label, "label2id": text.config.label2id}
-    config = transformers.Gemma3Config(text.config, vision, mm_tokens_per_image=1, **named)
+    config = transformers.Gemma3Config(**parts, mm_tokens_per_image=1, **named)
     classes = hasattr(text, "score")
     task = "SequenceClassification" if classes else "ConditionalGeneration"
     model = getattr(transformers, f"Gemma3For{task}")(config)
