@@ -17,7 +17,15 @@ from typing import Any, NoReturn
 
 from lrp_companion import __version__
 from lrp_companion.checks import InputError, as_path
-from lrp_companion.cli_options import Command, check_options, either, explain_options, loaded, sources_options
+from lrp_companion.cli_options import (
+    Command,
+    begun,
+    check_options,
+    either,
+    explain_options,
+    loaded,
+    sources_options,
+)
 from lrp_companion.terminal import (
     BROKEN,
     DONE,
@@ -40,32 +48,26 @@ OPTIONS = (
 
 
 def _explain(args: argparse.Namespace) -> None:
-    from lrp_companion.loading.places import locate
-
-    locate(args.model)  # a wrong name is refused before torch is imported
+    begun(args)
     from lrp_companion.methods import attribute
     from lrp_companion.show.export import ending
     from lrp_companion.show.tokens import completion_table, said, terminal_table
 
-    check_output()
     text = standard_input() if args.text == "-" else args.text
-    asked = {name: getattr(args, name) for name in OPTIONS}
-    options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
-    for name, other in (("completion", "write"), ("position", "word")):
-        options |= either(args, "explain", name, other)
-    if args.truncate:
-        options["truncate"] = True
     if args.out is not None:
         args.out = str(as_path("explain", "--out", args.out))
         ending("explain", args.out)
+    asked = {name: getattr(args, name) for name in OPTIONS} | {"truncate": args.truncate or None}
+    options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    for name, other in (("completion", "write"), ("position", "word")):
+        options |= either(args, "explain", name, other)
     clf = loaded(args.model, device=args.device, dtype=args.dtype)
     answers = "completion" in options
     if not answers:
         options |= {name: _class(clf, options[name]) for name in ("target", "contrast") if name in options}
-    (given,) = _as_read(clf, [text], operation="explain")
-    records = attribute(
-        clf, given if args.pair is None else (given, args.pair), method=args.method, **options
-    )
+    (given,) = _as_read(clf, [text])
+    texts = given if args.pair is None else (given, args.pair)
+    records = attribute(clf, texts, method=args.method, **options)
     record: Any = records if answers else records[0]
     if args.out is not None:
         if clf.reads_images:
@@ -85,8 +87,7 @@ def _explain(args: argparse.Namespace) -> None:
     model = f"{clf.card.name} ({clf.card.source}, {clf.card.layers} layers)"
     say(visible(f"{model}: {quoted(shown.details['label'])}, {said(shown)}"))
     say(visible(f"{shown.method} ({choices})"))
-    table = completion_table if answers else terminal_table
-    say(table(record, colour=colour))
+    say((completion_table if answers else terminal_table)(record, colour=colour))
 
 
 def _class(clf: Any, text: str) -> int | str:
@@ -103,36 +104,25 @@ def _class(clf: Any, text: str) -> int | str:
     return int(text)
 
 
-def _as_read(clf: Any, given: Sequence[str], *, operation: str) -> list[Any]:
+def _as_read(clf: Any, given: Sequence[str]) -> list[Any]:
     """What the model reads: the texts, or the pixels of the files that they name."""
     if not clf.reads_images:
         return list(given)
     from lrp_companion.sources.image_file import read_image
 
-    channels = clf.encoder.wiring.patches.channels
-    return [read_image(file, channels=channels, operation=operation) for file in given]
+    return [read_image(file, channels=clf.encoder.wiring.patches.channels) for file in given]
 
 
 def _check(args: argparse.Namespace) -> int:
-    from lrp_companion.loading.places import locate
-
-    locate(args.model)
+    begun(args)
     from lrp_companion.model_check import check
-    from lrp_companion.show.export import ending, write
 
-    check_output()
-    if args.out is not None:
-        args.out = str(as_path("check", "--out", args.out))
-        ending("check", args.out, (".html",))
     texts = args.texts
     if texts == ["-"]:
         texts = [line for line in standard_input().split("\n") if line.strip()]
     clf = loaded(args.model, device=args.device, dtype=args.dtype)
-    given = _as_read(clf, texts, operation="check")
     position = either(args, "check", "position", "word")
-    done = check(clf, given, truncate=args.truncate, **position)
-    if args.out is not None:
-        write("check", args.out, done.to_html().encode())
+    done = check(clf, _as_read(clf, texts), truncate=args.truncate, **position)
     say(harmless_json(done.to_json()) if args.json else printable(str(done)))
     return BROKEN if done.broken else DONE
 
@@ -168,9 +158,8 @@ def commands() -> dict[str, Command]:
 
 class _OneLineParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise InputError(
-            self.prog, got=message, expected="the options of --help", hint=f"see {self.prog} --help"
-        )
+        hint = f"see {self.prog} --help"
+        raise InputError(self.prog, got=message, expected="the options of --help", hint=hint)
 
 
 def parser(known: Mapping[str, Command] | None = None) -> argparse.ArgumentParser:

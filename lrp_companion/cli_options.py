@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lrp_companion.attribution import SITES
-from lrp_companion.checks import CompanionError, InputError, ModelError, reason_of
+from lrp_companion.checks import InputError
 from lrp_companion.schema import REMOVALS, TARGET_CHOICES
+from lrp_companion.terminal import check_output
 
 MODEL = "an embedded model, a folder (also of a PEFT adapter), or a hub id (default: companion)"
 POSITION = "position from 0 of the token whose classes are explained (token classification), or of the token "
@@ -43,6 +44,16 @@ def _layers(text: str) -> Iterable[int]:
     return itertools.chain(*ranges)
 
 
+def _of_model(add: Callable[..., Any]) -> None:
+    """Options of the model, and of how it reads a text."""
+    add("--model", default="companion", help=MODEL)
+    add("--device", default="cpu")
+    add("--dtype", default="float32", help="float32, float64, bfloat16 or float16")
+    add("--truncate", action="store_true", help="cut a text beyond the model's length")
+    add("--position", type=int, help=POSITION)
+    add("--word", help=WORD)
+
+
 def explain_options(add: Callable[..., Any]) -> None:
     text = 'the text, or "-" to read it from standard input; an image file if the model reads images'
     add("text", help=text)
@@ -50,9 +61,7 @@ def explain_options(add: Callable[..., Any]) -> None:
         "attnlrp (default), cp-lrp, pa-lrp, key-cut, lrp, loo, ig, gradient-x-input, rollout, mask-gradient"
     )
     add("--method", default="attnlrp", help=f"{text}, secant-mask-gradient, hybrid, sampled-loo, shapley")
-    add("--model", default="companion", help=MODEL)
-    add("--device", default="cpu")
-    add("--dtype", default="float32", help="float32, float64, bfloat16 or float16")
+    _of_model(add)
     text = "class to explain: its label, or else its number from 0 (default: predicted)"
     add("--target", metavar="CLASS", help=text)
     text = "class whose logit is subtracted from the target's (both: label, language model's token or number)"
@@ -60,8 +69,6 @@ def explain_options(add: Callable[..., Any]) -> None:
     text = "what follows the text, for a language model: each token of it is explained; --contrast is then "
     add("--completion", metavar="TEXT", help=f"{text}such a text, too")
     add("--write", type=int, metavar="N", help="the same for what the model itself writes, N tokens at most")
-    add("--position", type=int, help=POSITION)
-    add("--word", help=WORD)
     text = "a second text, if the model reads pairs"
     add("--pair", metavar="TEXT", help=text)
     add("--site", choices=SITES)
@@ -88,7 +95,6 @@ def explain_options(add: Callable[..., Any]) -> None:
     add("--permutations", type=int, help="random orders of the tokens of longer texts (method shapley)")
     text = "seed for random groups, tokens or orders (methods mask-gradient, hybrid, sampled-loo, shapley)"
     add("--seed", type=int, help=text)
-    add("--truncate", action="store_true", help="cut a text beyond the model's length")
     add("--json", action="store_true", help="print the record as JSON")
     text = "also save a heat map as .html, .svg, .png or .pdf, or the record as .json"
     add("--out", metavar="FILE", help=text)
@@ -99,14 +105,8 @@ def explain_options(add: Callable[..., Any]) -> None:
 def check_options(add: Callable[..., Any]) -> None:
     text = 'texts, or "-" to read one per line from standard input; image files if the model reads images'
     add("texts", nargs="+", metavar="TEXT", help=text)
-    add("--model", default="companion", help=MODEL)
-    add("--device", default="cpu")
-    add("--dtype", default="float32", help="float32, float64, bfloat16 or float16")
-    add("--truncate", action="store_true", help="cut texts beyond the model's length")
-    add("--position", type=int, help=POSITION)
-    add("--word", help=WORD)
+    _of_model(add)
     add("--json", action="store_true", help="print everything as JSON")
-    add("--out", metavar="FILE", help="also write the result to this page (.html)")
 
 
 def sources_options(add: Callable[..., Any]) -> None:
@@ -128,6 +128,14 @@ def names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
+def begun(args: argparse.Namespace) -> None:
+    """Refuse a model that is nowhere and a closed output before torch is imported."""
+    from lrp_companion.loading.places import locate
+
+    locate(args.model)
+    check_output()
+
+
 def either(args: argparse.Namespace, operation: str, name: str, other: str) -> dict[str, Any]:
     """The one of two options that was given, by the first's name; a number and a text never stand for each
     other.
@@ -140,13 +148,7 @@ def either(args: argparse.Namespace, operation: str, name: str, other: str) -> d
 
 
 def loaded(model: str, **options: Any) -> Any:
-    """`load_classifier` for a command: what a library refuses is bad input, in its own words."""
+    """`load_classifier` for a command, which imports torch late."""
     from lrp_companion.loading.classifier import load_classifier
 
-    try:
-        return load_classifier(model, **options)
-    except CompanionError:
-        raise
-    except Exception as error:  # of transformers, peft, gguf, torch
-        got, hint = f"{model!r}, which cannot be loaded ({reason_of(error, 200)})", "check model and options"
-        raise ModelError("load_classifier", got=got, expected="a model that loads", hint=hint) from error
+    return load_classifier(model, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,6 @@ import numpy as np
 import torch
 
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import ModelError
 from lrp_companion.families.tasks import TOKEN_CLASSES
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.comparison import our_logits, own_logits, tolerance
@@ -25,8 +23,12 @@ from lrp_companion.methods.levels import LayerRelevance
 from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.metrics import agreement, bootstrap_mean
 from lrp_companion.schema import ModelCard
-from lrp_companion.show.export import page
 from lrp_companion.show.tables import table
+
+METHODS = ("attnlrp", "cp-lrp", "mask-gradient")
+MANY_TEXTS = 3
+"""Number of texts on which the `transformers` network repeats LOO, token by token."""
+LEVELS = "relevance at every level and what was lost before it"
 
 
 @dataclass(frozen=True)
@@ -77,15 +79,10 @@ class ModelCheck:
     def __str__(self) -> str:
         width = max(len(figure.name) for figure in self.figures)
         lines = [self.verdict, ""]
-        for figure in self.figures:
-            lines.append(
-                f"{figure.name:<{width}}  {_short(figure.value):>9}  {figure.verdict:<8}  {figure.says}"
-            )
+        for one in self.figures:
+            lines.append(f"{one.name:<{width}}  {_short(one.value):>9}  {one.verdict:<8}  {one.says}")
         for name, rows in self.layers.items():
-            lines += [
-                "",
-                f"{name}: relevance at every level and what was lost before it, of the mean |logit|",
-            ]
+            lines += ["", f"{name}: {LEVELS}, of the mean |logit|"]
             heads = [key for key in rows[0] if key != "level"]
             first = max(len(str(row["level"])) for row in rows)
             lines.append(" " * first + "".join(f"{head:>10}" for head in heads))
@@ -95,46 +92,25 @@ class ModelCheck:
 
     def to_json(self) -> str:
         """Everything as JSON; NaN becomes null."""
-        figures = [
-            {
-                **asdict(figure),
-                "value": None if math.isnan(figure.value) else figure.value,
-                "verdict": figure.verdict,
-            }
-            for figure in self.figures
-        ]
         model = {key: value for key, value in asdict(self.card).items() if key != "labels"}
-        layers = {name: [dict(row) for row in rows] for name, rows in self.layers.items()}
-        record = {"verdict": self.verdict, "broken": self.broken, "texts": self.texts}
-        return json.dumps(
-            {**record, "model": model, "figures": figures, "layers": layers}, ensure_ascii=False, indent=1
-        )
+        record: dict[str, Any] = {"verdict": self.verdict, "broken": self.broken, "texts": self.texts}
+        figures = [{**asdict(figure), "verdict": figure.verdict} for figure in self.figures]
+        for figure in figures:
+            figure["value"] = None if math.isnan(figure["value"]) else figure["value"]
+        record |= {"model": model, "figures": figures, "layers": dict(self.layers)}
+        return json.dumps(record, ensure_ascii=False, indent=1)
 
     def _repr_html_(self) -> str:
-        rows = [
-            {"figure": f.name, "value": _short(f.value), "verdict": f.verdict, "what it is": f.says}
-            for f in self.figures
-        ]
-        tables = [table(rows, caption=self.verdict)]
+        heads = ("figure", "value", "verdict", "what it is")
+        cells = [(one.name, _short(one.value), one.verdict, one.says) for one in self.figures]
+        tables = [table([dict(zip(heads, row, strict=True)) for row in cells], caption=self.verdict)]
         for name, levels in self.layers.items():
-            caption = f"{name}: relevance at every level and what was lost before it"
-            tables.append(table([dict(level) for level in levels], caption=caption, digits=3))
+            tables.append(table([dict(level) for level in levels], caption=f"{name}: {LEVELS}", digits=3))
         return "".join(one._repr_html_() for one in tables)
-
-    def to_html(self) -> str:
-        """The results as a page."""
-        title = f"Check of {self.card.name}"
-        style = "body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}"
-        return page(title, f"<h1>{html.escape(title)}</h1>{self._repr_html_()}", style=style)
 
 
 def _short(value: float) -> str:
     return "undefined" if math.isnan(value) else f"{value:.2g}" if abs(value) < 0.01 else f"{value:.3f}"
-
-
-METHODS = ("attnlrp", "cp-lrp", "mask-gradient")
-MANY_TEXTS = 3
-"""Number of texts on which the `transformers` network repeats LOO, token by token."""
 
 
 def check(
@@ -165,8 +141,7 @@ def check(
 
     Raises
     ------
-    ModelError : a model that `load_classifier` did not make.
-    InputError : texts that `attribute` refuses.
+    CompanionError : a model that `load_classifier` did not make; texts that `attribute` refuses.
 
     >>> from lrp_companion import load_classifier
     >>> done = check(load_classifier("companion"), ["a fine film", "a dull , slow film"])
@@ -182,17 +157,15 @@ def check(
     encoded = model.encode(texts, truncate=truncate, position=position)
     given = [text.source for text in encoded]
     read = [text.read if tags else None for text in encoded]
-    figures = [_logits(model, encoded)]
-    layers: dict[str, list[dict[str, Any]]] = {}
+    figures, layers = [_logits(model, encoded)], dict[str, list[dict[str, Any]]]()
     if not figures[0].right:  # no method explains other logits than the network's
         return ModelCheck(model.card, len(encoded), tuple(figures), layers, model.inputs)
     figures.append(_loo(model, encoded[:MANY_TEXTS]))
     for name, bypass in (("attnlrp", ()), ("cp-lrp", range(1, model.card.layers + 1))):
+        pairs = list(zip(given, read, strict=True))
         flows = [
             layer_relevance(model, text, bypass=list(bypass), truncate=truncate, position=place)
-            for text, place in watch(
-                list(zip(given, read, strict=True)), progress=progress, label=f"conservation of {name}"
-            )
+            for text, place in watch(pairs, progress=progress, label=f"conservation of {name}")
         ]
         figure, layers[name] = _conservation(model, name, flows)
         figures.append(figure)
@@ -215,7 +188,7 @@ def _logits(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
         theirs = to_numpy(own_logits(clf, text))
         gaps += [gap(to_numpy(ours), theirs) for ours in our_logits(clf, text).values()]
     says = "largest difference between our logits and the network's own, as a part of 1 + the largest logit"
-    return _judged("logits", max(gaps), min(NEAR[clf.dtype], tolerance(clf)), says)
+    return _judged("logits", float(np.max(gaps)), min(NEAR[clf.dtype], tolerance(clf)), says)
 
 
 def _loo(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
@@ -231,7 +204,7 @@ def _loo(clf: Classifier, texts: Sequence[EncodedText]) -> Figure:
         gaps.append(gap(ours, _masked_logits(clf, text, ids, mask)))
     says = "largest difference between logits after removals, by the package and by the network with its "
     says += f"attention mask ({len(texts)} {clf.inputs})"
-    return _judged("leave-one-out", max(gaps), NEAR[clf.dtype], says)
+    return _judged("leave-one-out", float(np.max(gaps)), NEAR[clf.dtype], says)
 
 
 def _masked_logits(clf: Classifier, text: EncodedText, ids: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
@@ -272,13 +245,12 @@ def _agreement(
 ) -> Figure:
     """r with LOO on the words, or on the patches."""
     r = np.array([agreement(ours, theirs) for ours, theirs in zip(records, loo, strict=True)], dtype=float)
+    title = f"r of {name} with LOO"
     if np.isnan(r).all():
-        return Figure(
-            f"r of {name} with LOO", float("nan"), f"undefined: in no input do two {units} differ", None
-        )
+        return Figure(title, math.nan, f"undefined: in no input do two {units} differ", None)
     mean = bootstrap_mean(r)
     text = str(mean) if len(r) > 1 else f"{mean.mean:.3f}, n = 1, no interval"
-    return Figure(f"r of {name} with LOO", float(mean.mean), f"Pearson, {units} only: {text}", None)
+    return Figure(title, float(mean.mean), f"Pearson, {units} only: {text}", None)
 
 
 def _shares(name: str, records: Sequence[Attribution]) -> Figure:
@@ -292,8 +264,4 @@ def _shares(name: str, records: Sequence[Attribution]) -> Figure:
 
 def _judged(name: str, value: float, most: float, says: str) -> Figure:
     """A figure that is broken above `most` or if it is NaN."""
-    if not np.isfinite(value):
-        raise ModelError(
-            "check", got=f"{name} that are not finite", expected="numbers", hint='try dtype="float64"'
-        )
     return Figure(name, value, says, value <= most, most)

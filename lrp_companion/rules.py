@@ -172,6 +172,13 @@ def add(g_z: Tensor, z: Tensor, *, eps: float = 0.0) -> Tensor:
         "as for $O = AV$, with $Z$ as the output",
         beyond=True,
     ),
+    Row(
+        r"relative positions (DeBERTa), $Z_{ji} = q_j k_i + q_j P_d + k_i S_d$ over $\sqrt{3 d}$",
+        "each factor half; $P$ and $S$ keep theirs",
+        "Eq. (4) for each product {cite}`achtibat2024attnlrp`",
+        "as for $O = AV$, with $Z$ as the output",
+        beyond=True,
+    ),
 )
 def matmul(
     g_o: Tensor,

@@ -26,14 +26,18 @@ FAMILIES = (
     "electra",
     "distilbert",
     "albert",
+    "deberta-v2",
     "modernbert",
     "gpt2",
+    "gpt_neox",
     "llama",
     "mistral",
+    "phi3",
     "qwen2",
     "qwen3",
     "gemma2",
     "gemma3_text",
+    "gemma3",
     "vit",
     "deit",
 )
@@ -123,7 +127,7 @@ CHECKS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 )  # fmt: skip
 
 
-LEFT_OUT = {"PA-LRP on rotations": {"bert", "gpt2"}}
+LEFT_OUT = {"PA-LRP on rotations": {"bert", "gpt2", "deberta-v2"}}
 """Families that a test runs only to see them refused."""
 
 

@@ -12,6 +12,7 @@ Two independent roads to the same relevance, as in `oracles.py`:
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Collection
 from typing import Any
 
@@ -20,6 +21,7 @@ import torch
 from oracles import r_add, r_attention_values, r_layer_norm, r_linear, r_matmul, r_softmax, sign
 from torch import Tensor, nn
 from transformers import AttentionInterface
+from transformers.activations import ACT2FN
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
 
 from lrp_companion.families.wiring import LayerWiring, Wiring
@@ -63,25 +65,72 @@ def _attention(bypass: Collection[int]) -> Any:
     return attend
 
 
-def _replaced(network: nn.Module, *, gate: str) -> nn.Module:
+def _disentangled(module: Any, *, bypassed: bool, cut: Tensor | None) -> Any:
+    """DeBERTa's attention on the content alone; positions are constants, and keys of the tokens `cut`."""
+
+    def heads(y: Tensor) -> Tensor:
+        return y.unflatten(-1, (module.num_attention_heads, -1)).transpose(-2, -3)
+
+    def forward(x: Tensor, mask: Tensor, _: Any = False, **given: Any) -> Any:
+        q, k, v = (heads(part(x)) for part in (module.query_proj, module.key_proj, module.value_proj))
+        k = k if cut is None else torch.where(cut[:, None], k.detach(), k)
+        before = "" if module.share_att_key else "pos_"
+        table, span = given["rel_embeddings"], module.pos_ebd_size
+        d = (given["relative_pos"][0] + span).clamp(0, 2 * span - 1)
+        scores, kinds = _half(q) @ _half(k).mT, 1 + len(module.pos_att_type)
+        if "c2p" in module.pos_att_type:
+            there = heads(getattr(module, f"{before}key_proj")(table)).detach()[:, d]
+            scores = scores + torch.einsum("bhjx,hjix->bhji", _half(q), there)
+        if "p2c" in module.pos_att_type:
+            there = heads(getattr(module, f"{before}query_proj")(table)).detach()[:, d]
+            scores = scores + torch.einsum("bhix,hjix->bhji", _half(k), there)
+        a = (scores / float(torch.sqrt(torch.tensor(q.shape[-1]).float() * kinds))).softmax(-1)
+        read = a.detach() @ v if bypassed else _half(a) @ _half(v)
+        return read.transpose(1, 2).flatten(2), None
+
+    return forward
+
+
+def _sloped(phi: Any) -> Any:
+    return lambda z: z * (phi(z) / z).detach()
+
+
+def _convolution(module: Any) -> Any:
+    def forward(x: Tensor, residual: Tensor, mask: Tensor) -> Tensor:
+        out = module.conv(x.transpose(1, 2)).transpose(1, 2)
+        return module.LayerNorm(residual + _sloped(ACT2FN[module.conv_act])(out))
+
+    return forward
+
+
+def _replaced(
+    network: nn.Module, *, gate: str, bypass: Collection[int] = (), cut: Tensor | None = None
+) -> nn.Module:
     """A copy whose norms divide by constants, whose activations are multiples of their input, and whose gated
     MLPs give each factor half, or all to the one that is no gate.
     """
     out = copy.deepcopy(network)
     for name, module in out.named_modules():
         kind = type(module).__name__
-        if isinstance(module, nn.LayerNorm):
+        if kind == "DisentangledSelfAttention":
+            module.forward = _disentangled(module, bypassed=int(name.split(".")[3]) + 1 in bypass, cut=cut)
+        elif kind == "ConvLayer":
+            module.forward = _convolution(module)
+        elif kind == "ContextPooler":
+            phi = _sloped(ACT2FN[module.config.pooler_hidden_act])
+            module.forward = lambda x, dense=module.dense, phi=phi: phi(dense(x[:, 0]))
+        elif isinstance(module, nn.LayerNorm):
             module.forward = _layer_norm(module)
         elif kind.endswith("RMSNorm"):
             module.forward = _rms_norm(module, 1.0 if kind.startswith("Gemma") else 0.0)
         elif name.endswith((".act", "act_fn", ".activation_fn", ".pooler.activation")):
             parent: Any = out.get_submodule(name.rpartition(".")[0])
-            gated = hasattr(parent, "gate_proj") or hasattr(parent, "Wi")
+            joint = getattr(parent, "Wi", None) or getattr(parent, "gate_up_proj", None)
+            gated = hasattr(parent, "gate_proj") or joint is not None
             module.forward = _activation(module.forward, gate if gated else "none")
             if gated and gate != "constant":
-                up = parent.up_proj if hasattr(parent, "gate_proj") else parent.Wi
-                hook = _thinned(VALUE_SHARES[gate], second_half=hasattr(parent, "Wi"))
-                up.register_forward_hook(hook)
+                hook = _thinned(VALUE_SHARES[gate], second_half=joint is not None)
+                (parent.up_proj if joint is None else joint).register_forward_hook(hook)
     return out
 
 
@@ -124,12 +173,18 @@ def _rms_norm(module: Any, offset: float) -> Any:
 
 
 def modified_gradient(
-    network: Any, ids: list[int], target: int, *, bypass: Collection[int] = (), gate: str = "uniform"
+    network: Any,
+    ids: list[int],
+    target: int,
+    *,
+    bypass: Collection[int] = (),
+    gate: str = "uniform",
+    cut: Tensor | None = None,
 ) -> tuple[float, np.ndarray]:
     """The target's logit and the relevance (T,) of the word embeddings, epsilon 0."""
     AttentionInterface.register("modified", _attention(bypass))
     ALL_MASK_ATTENTION_FUNCTIONS.register("modified", eager_mask)
-    twin = _replaced(network, gate=gate)
+    twin = _replaced(network, gate=gate, bypass=bypass, cut=cut)
     twin.set_attn_implementation("modified")
     batch = torch.tensor([ids])
     word = twin.get_input_embeddings()(batch).detach().requires_grad_(True)
@@ -198,12 +253,14 @@ def positions_as_leaves(
         return inputs, options | {"position_embeddings": tuple(_half(table) for table in tables)}
 
     for name, module in twin.named_modules():
-        if name.endswith((".self_attn", ".attn")):
+        if name.endswith((".self_attn", ".attn", "s.0.attention", "s.1.attention", "s.2.attention")):
             module.register_forward_pre_hook(own_positions, with_kwargs=True)
         if name.endswith((".q_proj", ".k_proj")):
             module.register_forward_hook(_thinned(0.5, second_half=False))
         if name.endswith(".Wqkv"):
             module.register_forward_hook(_halved_but_values)
+        if name.endswith((".query_key_value", ".qkv_proj")):
+            module.register_forward_hook(_halved_where_turned(network.config))
     batch = torch.tensor([ids])
     word = twin.get_input_embeddings()(batch).detach().requires_grad_(True)
     logits = twin(inputs_embeds=word, attention_mask=torch.ones_like(batch)).logits
@@ -216,6 +273,23 @@ def positions_as_leaves(
 def _halved_but_values(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
     query, key, value = output.chunk(3, dim=-1)
     return torch.cat([_half(query), _half(key), value], dim=-1)
+
+
+def _halved_where_turned(config: Any) -> Any:
+    """Of one map for all: GPT-NeoX's has query, key and value head by head, Phi-3's all queries first."""
+    heads = config.num_attention_heads
+    width = config.hidden_size // heads
+    turned = torch.arange(width) < int(width * config.rope_parameters["partial_rotary_factor"])
+    shared = getattr(config, "num_key_value_heads", None)
+    values = torch.arange(3 * heads) % 3 == 2
+    if shared is not None:
+        values = torch.arange(heads + 2 * shared) >= heads + shared
+
+    def hook(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+        y = output.unflatten(-1, (-1, width))
+        return torch.where(~values[:, None] & turned, _half(y), y).flatten(-2)
+
+    return hook
 
 
 # ------------------------------------------------------------------------------------------------------------
@@ -266,13 +340,15 @@ def _through(phi: Any, z: np.ndarray) -> np.ndarray:
     return phi(torch.from_numpy(z)).detach().numpy()
 
 
-def _turning(cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
-    """The matrix of a rotation of one position."""
+def _turning(cos: np.ndarray, sin: np.ndarray, width: int) -> np.ndarray:
+    """The matrix of a rotation of one position, which leaves what is beyond the angles."""
     half = len(cos) // 2
     turn = np.zeros((len(cos), len(cos)))
     turn[np.arange(half), np.arange(half) + half] = -1
     turn[np.arange(half) + half, np.arange(half)] = 1
-    return np.diag(cos) + np.diag(sin) @ turn
+    out = np.eye(width)
+    out[: 2 * half, : 2 * half] = np.diag(cos) + np.diag(sin) @ turn
+    return out
 
 
 class _Side:
@@ -280,23 +356,88 @@ class _Side:
 
     def __init__(self, norm: Any, x: np.ndarray, angles: Any) -> None:
         self.norm = _Norm(norm, x)
-        self.matrices = None if angles is None else [_turning(c, s) for c, s in zip(*angles, strict=True)]
         y = self.norm.y
+        self.matrices = None
+        if angles is not None:
+            self.turned = angles[0].shape[-1]
+            self.matrices = [_turning(c, s, y.shape[1]) for c, s in zip(*angles, strict=True)]
         if self.matrices is not None:
             y = np.stack([m @ row for m, row in zip(self.matrices, y, strict=True)])
         self.y = y
 
     def back(self, relevance: np.ndarray, eps: float) -> np.ndarray:
         if self.matrices is not None:
-            rows = zip(relevance, self.norm.y, self.matrices, strict=True)
-            relevance = np.stack([r_linear(r, x, m, 0.0, eps) for r, x, m in rows])
+            rows, k = zip(relevance, self.norm.y, self.matrices, strict=True), self.turned
+            back = [np.append(r_linear(r[:k], x[:k], m[:k, :k], 0.0, eps), r[k:]) for r, x, m in rows]
+            relevance = np.stack(back)
         return self.norm.back(relevance, eps)
+
+
+def _row_of(distance: int, config: Any) -> int:
+    """DeBERTa's row for a distance: each up to half the buckets has one, further ones share by logarithm."""
+    most = (
+        config.max_relative_positions if config.max_relative_positions > 0 else config.max_position_embeddings
+    )
+    buckets = getattr(config, "position_buckets", -1)
+    middle, far, span = buckets // 2, abs(distance), buckets if buckets > 0 else most
+    if buckets > 0 and far > middle:
+        steps = math.ceil(math.log(far / middle) / math.log((most - 1) / middle) * (middle - 1)) + middle
+        distance = steps if distance > 0 else -steps
+    return min(max(distance + span, 0), 2 * span - 1)
+
+
+class _Positions:
+    """One head's products of content with positions, scaled: contributions (T, T, d) to each score."""
+
+    def __init__(self, w: LayerWiring, s: slice, query: np.ndarray, key: np.ndarray, config: Any) -> None:
+        assert w.relative is not None
+        r, none = w.relative, np.zeros((1, 1, query.shape[1]))
+        table, places = _Norm(r.norm, _array(r.table.weight)).y, range(len(query))
+        rows = [[_row_of(j - i, config) for i in places] for j in places]
+        scale = w.scale_of(query.shape[1])
+        as_key, as_query = (
+            none if part is None else _Linear(part, table).y[:, s][rows] for part in (r.key, r.query)
+        )
+        self.to_position = scale * query[:, None] * as_key
+        self.to_content = scale * key[None] * as_query
+        self.scores = (self.to_position + self.to_content).sum(-1)
+
+    def back(self, relevance: np.ndarray, z: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
+        """Eq. (4) for each product: half of it is the content's; relevance of queries and of keys."""
+        half = (relevance / (2 * z + eps * np.vectorize(sign)(z)))[:, :, None]
+        return (half * self.to_position).sum(1), (half * self.to_content).sum(0)
+
+
+class _Convolved:
+    """DeBERTa's convolution of a layer's input e, added to its output x."""
+
+    def __init__(self, convolution: Any, e: np.ndarray, x: np.ndarray) -> None:
+        weight, side = _array(convolution.module.weight), convolution.module.kernel_size[0] // 2
+        self.e, self.x, tokens = e, x, len(e)
+        self.weight = np.zeros((tokens, weight.shape[0], tokens, e.shape[1]))
+        for t, k in np.ndindex(tokens, 2 * side + 1):
+            if 0 <= t + k - side < tokens:
+                self.weight[t, :, t + k - side] = weight[:, :, k]
+        self.weight = self.weight.reshape(x.size, e.size)
+        self.bias = np.tile(_array(convolution.module.bias), tokens)
+        self.active = _through(convolution.activation, self.weight @ e.ravel() + self.bias).reshape(x.shape)
+        self.after = _Norm(convolution.norm, x + self.active)
+        self.y = self.after.y
+
+    def back(self, relevance: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
+        """Relevance of x and of e; the identity at the activation."""
+        at_x, branch = r_add(self.after.back(relevance, eps), (self.x, self.active), eps)
+        return at_x, r_linear(branch.ravel(), self.e.ravel(), self.weight, self.bias, eps).reshape(
+            self.e.shape
+        )
 
 
 class _Layer:
     """One layer of one text: forward in the order of its wiring, and relevance back."""
 
-    def __init__(self, w: LayerWiring, heads: int, x: np.ndarray, angles: Any, closed: np.ndarray) -> None:
+    def __init__(
+        self, w: LayerWiring, heads: int, x: np.ndarray, angles: Any, closed: np.ndarray, config: Any = None
+    ) -> None:
         self.w, self.x = w, x
         self.before = _Norm(w.attention_input_norm, x)
         self.q, self.k, self.v = (_Linear(m, self.before.y) for m in (w.query, w.key, w.value))
@@ -309,15 +450,17 @@ class _Layer:
                 _Side(w.key_norm, self.k.y[:, t], angles),
             )
             raw = query.y @ key.y.T * w.scale_of(width)
+            positions = None if w.relative is None else _Positions(w, s, query.y, key.y, config)
+            raw = raw if positions is None else raw + positions.scores
             z = raw if w.cap is None else w.cap * np.tanh(raw / w.cap)
             z = np.where(closed, -np.inf, z)
             a = np.exp(z - z.max(1, keepdims=True))
-            self.heads.append((s, t, query, key, raw, z, a / a.sum(1, keepdims=True)))
+            self.heads.append((s, t, query, key, positions, raw, z, a / a.sum(1, keepdims=True)))
         self.read = np.concatenate([a @ self.v.y[:, t] for _, t, *_, a in self.heads], axis=1)
         self.out = _Linear(w.attention_out, self.read)
         self.first_branch = _Norm(w.attention_branch_norm, self.out.y)
         self.middle = _Norm(w.attention_norm, x + self.first_branch.y)
-        self.into = _Norm(w.mlp_input_norm, self.middle.y)
+        self.into = _Norm(w.mlp_input_norm, x if w.parallel else self.middle.y)
         self.up = _Linear(w.up, self.into.y)
         self.gate = None if w.gate is None else _Linear(w.gate, self.into.y)
         self.active = _through(w.activation, self.up.y if self.gate is None else self.gate.y)
@@ -325,17 +468,25 @@ class _Layer:
         self.down = _Linear(w.down, self.inner)
         self.second_branch = _Norm(w.mlp_branch_norm, self.down.y)
         self.after = _Norm(w.output_norm, self.middle.y + self.second_branch.y)
-        self.y = self.after.y
+        self.beside = None if w.convolution is None else _Convolved(w.convolution, x, self.after.y)
+        self.y = self.after.y if self.beside is None else self.beside.y
 
     def back(self, relevance: np.ndarray, *, bypass: bool, gate: str, eps: float) -> np.ndarray:
+        beside: Any = 0.0
+        if self.beside is not None:
+            relevance, beside = self.beside.back(relevance, eps)
         relevance = self.after.back(relevance, eps)
+        if self.w.parallel:  # one sum of three
+            branch, other, around = r_add(relevance, (self.second_branch.y, self.first_branch.y, self.x), eps)
+            around = around + self.into.back(self._mlp(self.down.back(branch, eps), gate, eps), eps)
+            return around + self.before.back(self._attention(self.out.back(other, eps), bypass, eps), eps)
         branch, around = r_add(relevance, (self.second_branch.y, self.middle.y), eps)
         branch = self.down.back(self.second_branch.back(branch, eps), eps)
         middle = around + self.into.back(self._mlp(branch, gate, eps), eps)
         middle = self.middle.back(middle, eps)
         branch, around = r_add(middle, (self.first_branch.y, self.x), eps)
         branch = self.out.back(self.first_branch.back(branch, eps), eps)
-        return around + self.before.back(self._attention(branch, bypass, eps), eps)
+        return beside + around + self.before.back(self._attention(branch, bypass, eps), eps)
 
     def _mlp(self, relevance: np.ndarray, gate: str, eps: float) -> np.ndarray:
         if self.gate is None:
@@ -355,7 +506,7 @@ class _Layer:
 
     def _attention(self, relevance: np.ndarray, bypass: bool, eps: float) -> np.ndarray:
         r_q, r_k, r_v = (np.zeros_like(x.y) for x in (self.q, self.k, self.v))
-        for s, t, query, key, _, z, a in self.heads:
+        for s, t, query, key, positions, raw, z, a in self.heads:
             value = self.v.y[:, t]
             if bypass:
                 r_v[:, t] += r_attention_values(relevance[:, s], a, value, eps)
@@ -364,7 +515,11 @@ class _Layer:
             r_v[:, t] += r_value
             r_z = np.where(np.isfinite(z), r_softmax(r_a, z), 0.0)  # the identity at a cap
             scaled = key.y.T * self.w.scale_of(query.y.shape[1])
-            r_query, r_key = r_matmul(r_z, query.y, scaled, eps)
+            bias = None if positions is None else positions.scores
+            r_query, r_key = r_matmul(r_z, query.y, scaled, eps, bias)
+            if positions is not None:
+                of_query, of_key = positions.back(r_z, raw, eps)
+                r_query, r_key = r_query + of_query, r_key + of_key.T
             r_q[:, s] += query.back(r_query, eps)
             r_k[:, t] += key.back(r_key.T, eps)
         out = self.v.back(r_v, eps)
@@ -379,6 +534,7 @@ def relevance_r_form(
     bypass: Collection[int] = (),
     gate: str = "uniform",
     eps: float = 0.0,
+    config: Any = None,
 ) -> tuple[float, dict[str, np.ndarray]]:
     """One text: the target's logit, and the relevance (T,) of each part of the embedding sum.
 
@@ -400,7 +556,7 @@ def relevance_r_form(
         if wiring.rotary is not None:
             pair = wiring.rotary(torch.from_numpy(x)[None], places[None], w.kind)
             angles = tuple(_array(side[0]) for side in pair)
-        layers.append(_Layer(w, wiring.heads, x, angles, closed))
+        layers.append(_Layer(w, wiring.heads, x, angles, closed, config))
         x = layers[-1].y
     final = _Norm(wiring.final_norm, x)
     weights: dict[str, Any] = {

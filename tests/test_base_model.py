@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -126,51 +124,6 @@ def test_an_adapter_finds_its_base_or_says_what_to_run(tmp_path, target, monkeyp
     network.save_pretrained("base")
     tokenizer.save_pretrained("base")
     assert load_classifier("base").card.family == "bert"  # a folder of this name goes first
-
-
-def test_a_training_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two steps, a checkpoint and a third give the adapter of three steps; what is written is read back."""
-    pytest.importorskip("peft")
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    monkeypatch.syspath_prepend(str(ADAPTERS.parent))
-    import train_base
-
-    for name, column, splits in (
-        ("sst2", "sentence", ("train", "validation")),
-        ("imdb", "text", ("train", "test")),
-    ):
-        (tmp_path / name).mkdir()
-        for split in splits:
-            rows = pa.table({column: list(TEXTS) * 4, "label": [1, 0, 0, 1] * 4})
-            pq.write_table(rows, tmp_path / name / f"{split}.parquet")
-    base = str(small_base(tmp_path / "tiny"))
-    command = ["x", "--base", base, "--data-dir", str(tmp_path), "--imdb", "--sst2-batch", "4"]
-    command += ["--imdb-epochs", "1", "--max-steps", "3", "--out"]
-    step = train_base.AdapterTraining.step
-
-    def until_two(self: Any) -> None:
-        if self.done == 2:
-            self.save()
-            raise KeyboardInterrupt
-        step(self)
-
-    monkeypatch.setattr(sys, "argv", [*command, str(tmp_path / "stopped")])
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(train_base.AdapterTraining, "step", until_two)
-        train_base.main()
-    assert [path.name for path in (tmp_path / "stopped").iterdir()] == ["checkpoint.pt"]
-    weights = {}
-    for name in ("whole", "stopped"):
-        monkeypatch.setattr(sys, "argv", [*command, str(tmp_path / name)])
-        train_base.main()
-        record = json.loads((tmp_path / name / "training.json").read_text())
-        assert record["steps"] == 3 and {*record["accuracy"]} == {"sst2", "imdb"}
-        assert not (tmp_path / name / "checkpoint.pt").exists()
-        weights[name] = record["weights"]
-    assert weights["whole"] == weights["stopped"]
-    monkeypatch.setenv("LRP_COMPANION_BASE", base)
-    clf = load_classifier(tmp_path / "whole")
-    assert clf.card.labels == ("negative", "positive")
 
 
 @pytest.mark.parametrize("folder", sorted(ADAPTERS.glob("*")), ids=lambda path: path.name)

@@ -28,7 +28,8 @@ from lrp_companion.methods.common import Request
 from lrp_companion.methods.completion import followed, opened
 from lrp_companion.words import units_of
 
-FAMILIES = {"gpt2": "LMHeadModel", "llama": "ForCausalLM", "gemma2": "ForCausalLM", "qwen3": "ForCausalLM"}
+FAMILIES = dict.fromkeys(("llama", "gemma2", "qwen3", "gpt_neox", "phi3", "gemma3"), "ForCausalLM")
+FAMILIES["gpt2"] = "LMHeadModel"
 PROMPT, ANSWER, OTHER = "the film was not", " warm dull film", " dull slow film"
 CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("attnlrp", {}),

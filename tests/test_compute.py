@@ -118,17 +118,6 @@ def test_a_map_of_devices_is_passed_to_transformers(model_folder) -> None:
         assert np.array_equal(one, other)
 
 
-def test_a_network_with_the_hooks_of_accelerate_is_read_and_stays_as_it_is(model_folder) -> None:
-    pytest.importorskip("accelerate")
-    network, tokenizer = build("bert")
-    spread = type(network).from_pretrained(model_folder("bert"), device_map={"": "cpu"})
-    spread.bert.hf_device_map = spread.hf_device_map = {"bert": "cpu", "classifier": "cpu"}
-    one, other = (
-        attribute(load_classifier(net, tokenizer), TEXT, method="loo")[0].scores for net in (network, spread)
-    )
-    assert np.array_equal(one, other) and hasattr(spread, "hf_device_map")
-
-
 def test_a_model_that_is_loaded_in_inference_mode_has_gradients(model_folder) -> None:
     with torch.inference_mode():
         clf = load_classifier(model_folder("bert"), dtype="float64")

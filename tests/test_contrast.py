@@ -81,7 +81,7 @@ def test_the_command_prints_a_table_of_tokens(tmp_path, capsys, refused, languag
     assert "whose logits are of: next token; expected a classifier of texts" in line
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "modernbert"])
+@pytest.mark.parametrize("family", ["llama", "gpt2", "modernbert", "deberta-v2"])
 def test_a_run_of_a_classifier_of_another_order(tmp_path, capsys, family):
     from tiny_models import save
 

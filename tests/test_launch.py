@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -13,9 +12,6 @@ import pytest
 import yaml
 from browsing import ROOT
 from lrp_book.sphinx import launch
-from lrp_book.sphinx.your_sentence import VARIABLE
-
-from lrp_companion.checks import InputError
 
 ADDRESS = "https://github.com/someone/companion"
 
@@ -46,22 +42,6 @@ def test_the_notebooks_agree_with_the_address() -> None:
         assert (cell.source if cell.get("id") == launch.CELL else "") == wanted, (
             f"{name}: run python -m lrp_book.sphinx.launch"
         )
-
-
-def test_the_address_stands_in_one_place() -> None:
-    address, _ = launch.repository(ROOT)
-    for name in (
-        "README.md",
-        "CITATION.cff",
-        "pyproject.toml",
-        "book/index.md",
-        "environment.yml",
-        "binder/environment.yml",
-    ):
-        text = (ROOT / name).read_text(encoding="utf-8")
-        assert (
-            "mybinder" not in text and "colab.research" not in text and (not address or address not in text)
-        ), name
 
 
 def test_every_notebook_gets_the_cell_once_and_loses_nothing(project: Path) -> None:
@@ -107,55 +87,6 @@ def test_the_cell_acts_on_colab_only(colab: bool, monkeypatch: pytest.MonkeyPatc
         "cd -q companion",
     ]
     assert calls == (wanted if colab else [])
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "http://github.com/a/b",
-        "https://github.com/a",
-        "https://example.org/a/b",
-        "https://github.com/a/b/tree/main",
-    ],
-)
-def test_other_addresses_are_refused(address: str, tmp_path: Path) -> None:
-    (tmp_path / "_config.yml").write_text(f"repository: {{url: {address}}}\n")
-    with pytest.raises(InputError, match="OWNER/NAME"):
-        launch.repository(tmp_path)
-
-
-def test_a_notebooks_page_links_to_both_if_the_address_is_known(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without one there are none: `test_notebooks.py`, where a small book is built on our own address."""
-    monkeypatch.setenv(VARIABLE, "0")
-    shutil.rmtree(project / "notebooks")
-    (project / "notebooks").mkdir()
-    (project / "book").mkdir()
-    for name in ("logo.svg", "references.bib"):
-        shutil.copy(ROOT / "book" / name, project / "book")
-    (project / "book/index.md").write_text("# First\n\n{cite}`you2025diverges`\n\n```{bibliography}\n```\n")
-    notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_markdown_cell("# Tiny"), nbformat.v4.new_code_cell("1 + 1")]
-    )
-    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(notebook, project / "notebooks/01_tiny.ipynb")
-    (project / "_toc.yml").write_text(
-        "format: jb-book\nroot: book/index\nchapters:\n- file: notebooks/01_tiny\n"
-    )
-    launch.update(project)
-    program = Path(sys.executable).with_name("jupyter-book")
-    subprocess.run(
-        [program, "build", project, "--warningiserror", "--keep-going", "--quiet"], check=True, cwd=project
-    )
-    links = [
-        f"{launch.BINDER}/v2/gh/someone/companion/main?urlpath=lab/tree/notebooks/01_tiny.ipynb",
-        f"{launch.COLAB}/github/someone/companion/blob/main/notebooks/01_tiny.ipynb",
-    ]
-    page = (project / "_build/html/notebooks/01_tiny.html").read_text(encoding="utf-8")
-    assert all(link in page for link in links)
-    assert "git clone" not in page, "the cell for Colab is not shown in the book"
-    assert "mybinder" not in (project / "_build/html/book/index.html").read_text(encoding="utf-8")
 
 
 def test_binder_installs_what_make_installs() -> None:

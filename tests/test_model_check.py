@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from tiny_models import PRE_NORM, TEXTS, build, without_constants
+from tiny_models import PRE_NORM, TEXTS, build
 
 import lrp_companion as lrp
 from lrp_companion import cli
@@ -44,16 +44,6 @@ def test_from_the_logit_down_every_loss_is_accounted_for(clf: lrp.Classifier, by
     assert bypass == (1, 2, 3) or softmax.any()
 
 
-def test_where_no_constant_keeps_relevance_only_the_softmax_loses_it() -> None:
-    network, tokenizer = build("bert", layers=3)
-    clf = load_classifier(without_constants(network), tokenizer, dtype="float64")
-    attnlrp, cp_lrp = layer_relevance(clf, TEXTS[1]), layer_relevance(clf, TEXTS[1], bypass=[1, 2, 3])
-    assert cp_lrp.sums == pytest.approx(np.full(5, cp_lrp.logit), rel=1e-9)
-    for cause in ("biases", "norms", "positions"):
-        assert np.abs(attnlrp.lost[cause]).max() < 1e-12
-    assert np.abs(attnlrp.lost["softmax"]).max() > 1e-3
-
-
 def test_the_share_of_biases_is_that_of_their_own_relevance() -> None:
     """A bias keeps b times g: twice the bias of the head's last map keeps twice as much."""
     network, tokenizer = build("bert")
@@ -79,16 +69,14 @@ def test_nothing_is_worked_out_while_nobody_measures() -> None:
         assert outer is not inner
 
 
-def test_a_walk_that_is_wrong_is_found_broken(monkeypatch, capsys, tmp_path, model_folder) -> None:
+def test_a_walk_that_is_wrong_is_found_broken(monkeypatch, capsys, model_folder) -> None:
     clf = load_classifier(model_folder("bert"), dtype="float64")
     whole = MapStep.backward
     monkeypatch.setattr(MapStep, "backward", lambda self, g, *, eps: 1.01 * whole(self, g, eps=eps))
     done = lrp.check(clf, list(TEXTS[:2]))
     assert done.broken and "BROKEN: conservation of attnlrp, conservation of cp-lrp" in done.verdict
-    page = tmp_path / "check.html"
-    arguments = ["check", *TEXTS[:2], "--model", str(model_folder("bert")), "--out", str(page)]
-    assert cli.main(arguments) == 1
-    assert "BROKEN" in capsys.readouterr().out and "BROKEN" in page.read_text()
+    assert cli.main(["check", *TEXTS[:2], "--model", str(model_folder("bert"))]) == 1
+    assert "BROKEN" in capsys.readouterr().out
 
 
 def test_the_command(capsys, model_folder) -> None:
@@ -109,6 +97,6 @@ def test_one_text_has_no_interval() -> None:
 def test_a_page_shows_names_as_text(clf: lrp.Classifier) -> None:
     done = lrp.check(clf, TEXTS[1])
     named = dataclasses.replace(done, card=dataclasses.replace(done.card, name="<script>x</script>"))
-    for page in (named.to_html(), named._repr_html_()):
-        assert "<script>" not in page and "&lt;script&gt;" in page
+    page = named._repr_html_()
+    assert "<script>" not in page and "&lt;script&gt;" in page
     assert json.loads(named.to_json())["model"]["name"] == "<script>x</script>"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -95,23 +94,6 @@ def test_what_csv_wrote_is_read(tmp_path_factory, texts: list[str], data: Any) -
     assert read.texts == tuple(texts) and read.labels.tolist() == list(range(len(texts)))
 
 
-def test_unlabelled_texts_and_pairs(tmp_path: Path) -> None:
-    file = write(tmp_path, "csv")
-    plain, pairs = load_dataset(str(file), text="review"), load_dataset(file, text="review", pair="verdict")
-    assert set(plain.labels.tolist()) == {-1} and plain.inputs == list(TEXTS)
-    assert pairs.inputs == list(zip(TEXTS, NAMES, strict=True)) and "4 pairs" in pairs.describe()
-    assert pairs.take(2, seed=1).inputs == [pairs.inputs[int(k)] for k in pairs.take(2, seed=1).ids]
-    assert len({plain.fingerprint, pairs.fingerprint, load_dataset(file, **COLUMNS).fingerprint}) == 3
-
-
-def test_columns_of_the_usual_names_are_found(tmp_path: Path) -> None:
-    for name, other in (("text", "sentence"), ("sentence", "note")):
-        (tmp_path / "x.csv").write_text(f"id,{other},{name},label\n1,no,Good,1\n2,no,Bad,0\n")
-        assert load_dataset(tmp_path / "x.csv").texts == ("Good", "Bad")
-        assert load_dataset(tmp_path / "x.csv").labels.tolist() == [1, 0]
-        assert load_dataset(tmp_path / "x.csv", label="", text=other).labels.tolist() == [-1, -1]
-
-
 def test_tables_in_memory() -> None:
     columns = {"review": list(TEXTS), "verdict": [2.0, float("nan"), 1.0, 0.0]}
     named = datasets.Dataset.from_dict({"review": list(TEXTS), "verdict": [1, 0, -1, 0]}).cast_column(
@@ -138,45 +120,43 @@ def test_folders_and_their_splits(tmp_path: Path) -> None:
     for split in (None, "dev"):
         with pytest.raises(InputError, match="expected one of test, train"):
             load_dataset(tmp_path, split=split, **COLUMNS)
+    with pytest.raises(FileNotFoundError):
+        load_dataset("no/where", text="review")
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "asked", "words"),
-    [
-        (
-            "x.csv",
-            "review,verdict\nGood,1\n",
-            {},
-            "no column for the texts; expected a column of review, ver",
-        ),
-        ("x.csv", "review,verdict\nGood,1\n", {"text": "revue"}, "no column 'revue'"),
-        ("x.csv", "review,verdict\nGood,1\n ,0\n", {"text": "review"}, "row 1 (from 0) of"),
-        ("x.csv", "review\n", {"text": "review"}, "without rows"),
-        ("x.csv", "review,verdict\nGood,1\n", {"text": "review", "split": "train"}, "it has none"),
-        ("x.csv", "review,verdict\nGood,1\n", {"text": "review", "source": "hub"}, "source 'hub' with"),
-        ("x.csv", "review,verdict\nGood,1\n", {"text": "review", "limit": 2}, "limit 2"),
-        ("x.csv", "a,a\nGood,1\n", {"text": "a"}, "more than once"),
-        ("x.csv", "review,verdict\nA,tab,1\n", COLUMNS, "zip"),
-        ("x.csv", "review,verdict\nA,1\nB\n", COLUMNS, "zip"),
-        ("x.csv", 'review,verdict\n"Fine" he said,1\n', COLUMNS, "expected after"),
-        ("x.tsv", 'review\tverdict\n"a start\t1\n', COLUMNS, "unexpected end"),
-        ("x.jsonl", '{"review": "a"}\n{"review": 2}\n', {"text": "review"}, "row 1 (from 0)"),
-    ],
-)
-def test_what_cannot_be_read_is_refused(tmp_path, file, content, asked, words):
+REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
+    ("x.csv", "review,verdict\nGood,1\n", {}, "no column None; expected one of the columns review, ver"),
+    ("x.csv", "review,verdict\nGood,1\n", {"text": "revue"}, "no column 'revue'"),
+    ("x.csv", "review,verdict\nGood,1\n ,0\n", {"text": "review"}, "row 1 (from 0) of"),
+    ("x.csv", "review\n", {"text": "review"}, "without rows"),
+    ("x.csv", "review,verdict\nGood,1\n", {"text": "review", "split": "train"}, "no split 'train'"),
+    ("x.csv", "review,verdict\nGood,1\n", {"text": "review", "source": "hub"}, "source='hub'"),
+    ("x.csv", "a,a\nGood,1\n", {"text": "a"}, "more than once"),
+    ("x.csv", "review,verdict\nA,tab,1\n", COLUMNS, "zip"),
+    ("x.csv", "review,verdict\nA,1\nB\n", COLUMNS, "zip"),
+    ("x.csv", 'review,verdict\n"Fine" he said,1\n', COLUMNS, "expected after"),
+    ("x.tsv", 'review\tverdict\n"a start\t1\n', COLUMNS, "unexpected end"),
+    ("x.jsonl", '{"review": "a"}\n{"review": 2}\n', {"text": "review"}, "row 1 (from 0)"),
+]
+
+
+@pytest.mark.parametrize(("file", "content", "asked", "words"), REFUSED)
+def test_rows_that_would_be_shifted_or_empty_are_refused(tmp_path, file, content, asked, words):
     (tmp_path / file).write_text(content)
     with pytest.raises(Exception, match=re.escape(words)):
         load_dataset(tmp_path / file, **asked)
 
 
-@pytest.mark.parametrize("name", ["nowhere.csv", "no/where", Path("nowhere")])
-def test_nothing_there(name: str | Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        load_dataset(name, text="review")
-    with pytest.raises(InputError, match="name 'sst3'; expected one of sst2, imdb, mnist"):
-        load_dataset("sst3")
-    with pytest.raises(InputError, match="text 'review' with 'sst2'"):
-        load_dataset("sst2", text="review")
+def test_pairs_and_columns_of_the_usual_names(tmp_path: Path) -> None:
+    pairs = load_dataset(write(tmp_path, "csv"), text="review", pair="verdict")
+    assert pairs.inputs == list(zip(TEXTS, NAMES, strict=True)) and "4 pairs" in pairs.describe()
+    assert pairs.take(2, seed=1).inputs == [pairs.inputs[int(k)] for k in pairs.take(2, seed=1).ids]
+    assert isinstance(pairs.take(2).texts[:1], Texts)
+    for name, other in (("text", "sentence"), ("sentence", "note")):
+        (tmp_path / "x.csv").write_text(f"id,{other},{name},label\n1,no,Good,1\n2,no,Bad,0\n")
+        assert load_dataset(tmp_path / "x.csv").texts == ("Good", "Bad")
+        assert load_dataset(tmp_path / "x.csv").labels.tolist() == [1, 0]
+        assert load_dataset(tmp_path / "x.csv", label="", text=other).labels.tolist() == [-1, -1]
 
 
 def labelled(labels: list[int], names: tuple[str, ...] = ()) -> Dataset:
@@ -192,24 +172,18 @@ def labelled(labels: list[int], names: tuple[str, ...] = ()) -> Dataset:
         ([1, 0], ("Neg", "Pos"), ("neg", "pos"), [1, 0]),
         ([2, -1, 0], (), ("a", "b", "c"), [2, -1, 0]),
         ([5, 1], (), ("1", "2", "3", "4", "5"), [4, 0]),
-        ([2, 1], (), ("A", "a", "b"), [2, 1]),
         ([0, 1], ("A", "a"), ("a", "A"), [1, 0]),
         ([2, 0], (), ("a", "b"), None),
         ([0], ("good",), ("LABEL_0", "LABEL_1"), None),
-        ([0], ("Aa",), ("aa", "AA"), None),
         ([0, 1], ("a", "b"), ("a", "a", "b"), None),
         ([1, 0], (), ("a", "a"), [1, 0]),
         ([1, 2], (), ("1", "2", "other"), [0, 1]),
-        ([0, 1], (), ("other", "1"), [0, 1]),
         ([0, 1], (), ("1", "other"), None),
         ([1, 2], (), ("negative", "positive"), None),
-        ([4, 0], (), ("negative", "positive"), None),
         ([1, 2], (), ("1", "2.0"), [0, 1]),
         ([1, 2], (), ("01", "2"), None),
         ([0, 1, 2], ("-1", "0", "1"), ("-1", "0", "1"), [0, 1, 2]),
         ([0, 1, 2], ("-1", "0", "1"), ("negative", "positive"), None),
-        ([0, 1], ("-1", "1"), ("LABEL_0", "LABEL_1"), None),
-        ([0], ("-1",), ("negative", "positive"), None),
         ([0, 1], ("False", "True"), ("negative", "positive"), None),
         ([0, 1], ("False", "True"), ("true", "false"), [1, 0]),
         ([0, 1], ("01", "1"), ("1", "01"), [1, 0]),
@@ -236,13 +210,10 @@ def table(**columns: list) -> Dataset:
     ("given", "labels", "names"),
     [
         ([-1, 1, -1], [0, 1, 0], ("-1", "1")),
-        (["1", "-1", None, " "], [1, 0, -1, -1], ("-1", "1")),
         ([1.0, -1.0, float("nan")], [1, 0, -1], ("-1", "1")),
         ([2, 10, -3], [1, 2, 0], ("-3", "2", "10")),
-        (["1.0", "0.0", ""], [1, 0, -1], ()),
         ([0, 4], [0, 4], ()),
         ([True, False], [1, 0], ("False", "True")),
-        ([2**63, 0], [1, 0], ("0", str(2**63))),
         ([2**63, 2**63 + 1, None], [0, 1, -1], (str(2**63), str(2**63 + 1))),
         (["01", "1", "001"], [1, 2, 0], ("001", "01", "1")),
         (["3", "٣", "３"], [0, 1, 2], ("3", "٣", "３")),
@@ -253,27 +224,11 @@ def table(**columns: list) -> Dataset:
         (torch.tensor([2.0, float("nan"), 0.0], requires_grad=True), [2, -1, 0], ()),
         ([torch.tensor(1), torch.tensor(0), None], [1, 0, -1], ()),
         (np.ma.array([1, 0, 2], mask=[0, 1, 0]), [1, -1, 2], ()),
-        ([1, np.ma.masked, 0], [1, -1, 0], ()),
-        (np.array(["b", "a", "b"]), [1, 0, 1], ("a", "b")),
     ],
 )
 def test_labels_are_kept_as_they_are(given: Any, labels: list[int], names: tuple[str, ...]) -> None:
     data = table(y=given)
     assert data.labels.tolist() == labels and data.label_names == names
-
-
-def test_a_label_that_may_be_two_classes_names_both() -> None:
-    with pytest.raises(InputError, match="label 'a' in mine, which is 2 of the classes"):
-        labelled([0], ("a",)).for_classes(("a", "b", "a"))
-    with pytest.raises(InputError, match="labels 'Pos' and 'pos' in mine, which are both class 'pos'"):
-        labelled([0, 1], ("Pos", "pos")).for_classes(("pos", "neg"))
-
-
-def test_the_time_of_many_labels_grows_with_their_number() -> None:
-    """30,000 names, each compared with each, would take minutes."""
-    names = [f"label {k}" for k in range(30_000)]
-    data = table(y=[names[k % 30_000] for k in range(60_000)])
-    assert data.for_classes(names[::-1]).labels[:2].tolist() == [29_999, 29_998]
 
 
 @pytest.mark.parametrize(
@@ -300,13 +255,3 @@ def test_a_sample_of_ratings_is_read_as_all_data_are() -> None:
     for seed in range(8):
         sample = ratings.take(1, seed=seed)
         assert sample.for_classes(classes).labels == expected[int(sample.ids[0])]
-
-
-def test_parts_and_sums_of_texts_are_texts() -> None:
-    data = table(y=[1, 0, 1])
-    texts = data.texts
-    for some in (texts[:2], texts + ("y",)):
-        assert isinstance(some, Texts) and isinstance(some[0], str)
-    again = pickle.loads(pickle.dumps(texts))
-    assert again == texts == ("x", "x", "x") and hash(again) == hash(("x",) * 3) and isinstance(again, Texts)
-    assert isinstance(data.take(2).texts, Texts) and repr(texts[:1]) == "('x',)"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -86,20 +85,6 @@ def test_a_text_is_cut_as_its_tokenizer_cuts_it(name: str) -> None:
     assert record.logit == pytest.approx(float(networks), abs=1e-6)
     with pytest.raises(InputError, match="tokens; expected at most"):
         clf.encode(LONG)
-
-
-@pytest.mark.parametrize("side", ["right", "left"])
-def test_a_pair_is_cut_as_its_tokenizer_cuts_it(side: str) -> None:
-    network, tokenizer = build("bert")
-    tokenizer.model_max_length, tokenizer.truncation_side = 12, side
-    clf = load_classifier(network, tokenizer, dtype="float64")
-    (text,) = clf.encode((LONG, TEXTS[0]), truncate=True)
-    row = tokenizer(LONG, TEXTS[0], truncation=True)
-    assert list(text.input_ids) == row["input_ids"] and list(text.types) == row["token_type_ids"]
-    (record,) = attribute(clf, (LONG, TEXTS[0]), method="attnlrp", truncate=True)
-    assert record.offsets and record.details["cut"].startswith("12 of")
-    with pytest.raises(InputError, match="tokens; expected at most 12 tokens"):
-        clf.encode((LONG, TEXTS[0]))
 
 
 # -- the token that is read ---------------------------------------------------------------------------------
@@ -240,25 +225,6 @@ def test_frequencies_stay_in_float32(family: str, dtype: str) -> None:
     before = {name: value for name, value in clf.network.named_buffers() if "inv_freq" in name}
     assert before and all(value.dtype == torch.float32 for value in before.values())
     assert all(value.dtype == getattr(torch, dtype) for value in clf.network.parameters())
-
-
-def test_half_precision_is_what_transformers_loads(tmp_path: Any) -> None:
-    network, tokenizer = pre_norm("llama", layers=3)
-    network.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    clf = load_classifier(tmp_path, dtype="bfloat16")
-    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path, dtype=torch.bfloat16)
-    ids = torch.tensor([tokenizer(TEXTS[3])["input_ids"]])
-    with torch.no_grad():
-        np.testing.assert_array_equal(clf.network(ids).logits.float(), theirs(ids).logits.float())
-
-
-def test_modules_that_transformers_keeps_in_float32_are_kept() -> None:
-    network, tokenizer = build("bert")
-    network._keep_in_fp32_modules_strict = {"classifier"}
-    clf = load_classifier(network, tokenizer, dtype="bfloat16")
-    assert clf.network.classifier.weight.dtype == torch.float32
-    assert clf.network.bert.pooler.dense.weight.dtype == torch.bfloat16
 
 
 # -- the comparison -----------------------------------------------------------------------------------------
@@ -402,49 +368,25 @@ def test_a_talk_is_what_the_chat_template_makes_of_it() -> None:
     )
 
 
-def test_ids_and_talks_that_cannot_be_read_are_refused() -> None:
-    network, tokenizer = talker()
-    clf = load_classifier(network, tokenizer)
-    size = clf.network.config.vocab_size
-    for given, said in (
-        ([size], f"token id {size}"),
-        ([[5, -1]], "token id -1"),
-        ([tokenizer.bos_token_id], "no token but special ones"),
-        ([], "no texts"),
-        ([7] * 65, "65 tokens"),
-        ([{"role": "user"}], "without its role or its content"),
-        ([{"rolle": 3}], "without its role or its content"),
-        ([5, 2.5], "type int|type float"),
-        ([True, False], "type bool"),
-        ([[]], "type list"),
-        ({"input_ids": [5]}, "type dict"),
-        ({"text": "a"}, "type dict"),
-    ):
-        with pytest.raises(InputError) as caught:
-            clf.encode(given)
-        assert re.search(said, str(caught.value)), given
-    assert clf.encode([7] * 65, truncate=True)[0].cut
-    plain = load_classifier(*pre_norm("llama", task="ForCausalLM"))
-    with pytest.raises(ValueError, match="chat_template is not set"):
-        plain.encode([{"role": "user", "content": "a film"}])
+REFUSED: list[tuple[Any, Any, str]] = [
+    (talker, [[5, -1]], "token id -1"),
+    (talker, [10**6], "token id 1000000"),
+    (talker, [1], "no token but special ones"),
+    (talker, [7] * 65, "65 tokens"),
+    (talker, [True, False], "type bool"),
+    (talker, {"input_ids": [5]}, "type dict"),
+    (
+        lambda: pre_norm("llama", task="ForCausalLM"),
+        [{"role": "user", "content": "x"}],
+        "chat_template is not",
+    ),
+]
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "llama"])
-def test_added_markers_are_tokens_like_others(family: str) -> None:
-    network, tokenizer = build(family)
-    tokenizer.add_special_tokens({"additional_special_tokens": ["[E1]", "[/E1]"]})
-    network.resize_token_embeddings(len(tokenizer))
-    clf = load_classifier(network.eval(), tokenizer, dtype="float64")
-    text = "a [E1] film [/E1] of grace"
-    (record,) = attribute(clf, text, method="loo", target=1)
-    assert list(record.tokens) == token_texts(tokenizer, tokenizer(text)["input_ids"])
-    at = record.tokens.index("[E1]")
-    assert not record.special[at] and record.scores[at]
-    for name in {"cls_token", "sep_token", "eos_token", "pad_token"}:
-        spelled = getattr(tokenizer, name)
-        if spelled is not None and spelled != tokenizer.unk_token:
-            with pytest.raises(InputError, match="special token"):
-                clf.encode(f"a {spelled} film")
+@pytest.mark.parametrize(("model", "given", "said"), REFUSED, ids=str)
+def test_ids_and_talks_that_cannot_be_read_are_refused(model: Any, given: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        load_classifier(*model()).encode(given)
 
 
 # -- places -------------------------------------------------------------------------------------------------
@@ -472,19 +414,10 @@ def test_each_text_has_a_place_of_its_own(places: Any) -> None:
         assert [record.logit for record in records] == pytest.approx(networks, abs=1e-6)
 
 
-def test_a_place_that_no_text_has_is_refused() -> None:
-    _, clf = tagger()
-    for position, said in (
-        ([1], "1 positions for 2 texts"),
-        ([1, 9], "position 9"),
-        ("film", r"places 2, 5|position 'film'"),
-        ([1, None], "no position"),
-        ("graze", "position 'graze'"),
-        ([1, 1.5], "position 1.5"),
-        (True, "True"),
-    ):
-        with pytest.raises(InputError, match=said):
-            clf.encode(["dull film of film", "the film and a film"], position=position)
+@pytest.mark.parametrize("place", [[1], [1, 9], "film", [1, None], "graze", [1, 1.5], True], ids=str)
+def test_a_place_that_no_text_has_is_refused(place: Any) -> None:
+    with pytest.raises(ValueError, match="position|argument 2 is shorter"):
+        tagger()[1].encode(["dull film of film", "the film and a film"], position=place)
 
 
 def test_a_tagger_is_checked_and_walked_at_a_place() -> None:
@@ -532,49 +465,6 @@ def test_rotations_have_no_end(kind: str | None) -> None:
             options = {"baseline": "zero", "n_steps": 3} if method == "ig" else {}
             (record,) = attribute(clf, text, method=method, target=1, truncate=True, **options)
             assert record.logit == pytest.approx(float(networks), abs=1e-5)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3_text", "bert"])
-def test_weights_stored_in_half_precision_load(family: str, dtype: torch.dtype) -> None:
-    network, tokenizer = build(family)
-    clf = load_classifier(network.to(dtype), tokenizer)
-    assert clf.dtype == torch.float32 and attribute(clf, TEXTS[0], method="attnlrp")[0].scores.any()
-
-
-def test_a_model_loads_where_autocast_is_on() -> None:
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        clf = load_classifier(*pre_norm("llama"))
-    assert attribute(clf, TEXTS[0], method="attnlrp")[0].scores.any()
-
-
-@pytest.mark.parametrize("family", ["llama", "gpt2", "qwen2"])
-def test_a_place_by_its_word_where_tokens_hold_a_space(family: str) -> None:
-    network, tokenizer = pre_norm(family, task="ForTokenClassification")
-    clf = load_classifier(network, tokenizer)
-    (text,) = clf.encode(TEXTS[0], position="grace")
-    assert text.tokens[text.read or 0].strip().startswith("g")
-
-
-@pytest.mark.parametrize("family", ["llama", "qwen2", "mistral"])
-def test_questions_are_answered_by_decoders(family: str) -> None:
-    name = {"llama": "Llama", "qwen2": "Qwen2", "mistral": "Mistral"}[family]
-    config = pre_norm(family)[0].config
-    network = getattr(transformers, f"{name}ForQuestionAnswering")(config)
-    randomise(network, 0)
-    clf = load_classifier(network.eval(), pre_norm(family)[1], dtype="float64")
-    (record,) = attribute(clf, TEXTS[0], method="attnlrp", target="end", position=2)
-    with torch.no_grad():
-        ends = network.double()(torch.tensor([clf.encode(TEXTS[0], position=2)[0].input_ids])).end_logits
-    assert record.logit == pytest.approx(float(ends[0, 2]), abs=1e-6)
-
-
-def test_an_id_that_the_tokenizer_does_not_know_has_its_number_as_its_name() -> None:
-    network, tokenizer = build("bert")
-    network.resize_token_embeddings(len(tokenizer) + 4)
-    clf = load_classifier(network, tokenizer)
-    (record,) = attribute(clf, [[2, 7, len(tokenizer) + 1, 3]], method="loo")
-    assert record.tokens[2] == f"<{len(tokenizer) + 1}>"
 
 
 # -- token types where a network has no table of them --------------------------------------------------------

@@ -105,7 +105,7 @@ def test_a_bad_set_of_tokens_is_refused(clf: Classifier, keep: np.ndarray) -> No
         kept_logits(clf, [(text, keep)], progress=False)
 
 
-CAUSAL = [name for name in tiny_models.PRE_NORM if name != "modernbert"]
+CAUSAL = [name for name in tiny_models.PRE_NORM if name not in tiny_models.BOTH_WAYS]
 
 
 def long_text(clf: Classifier, tokens: int) -> list[int]:

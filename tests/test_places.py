@@ -9,19 +9,16 @@ from pathlib import Path
 import pytest
 
 from lrp_companion.checks import SourceError
-from lrp_companion.loading.places import locate
+from lrp_companion.loading.places import ADAPTER, locate
 
 
 def test_a_folder_an_embedded_model_and_an_adapter(model_folder, tmp_path: Path) -> None:
     folder = model_folder("bert")
-    assert (locate(folder).source, locate(str(folder)).name, locate(folder).is_adapter) == (
-        "folder",
-        folder.name,
-        False,
-    )
+    assert (locate(folder).source, locate(str(folder)).name) == ("folder", folder.name)
+    assert not locate(folder).has(ADAPTER)
     assert locate("companion").source == "embedded"
     (tmp_path / "adapter_config.json").write_text("{}")
-    assert locate(tmp_path).is_adapter
+    assert locate(tmp_path).has(ADAPTER)
 
 
 @pytest.mark.parametrize("name", ["my-modle", "./my-modle", "a/b/c", "", " ", "my modle", "companoin"])

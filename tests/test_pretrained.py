@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tiny_models import BERT_LIKE, TEXTS, build, save, save_bert_base
+from tiny_models import BERT_LIKE, TEXTS, build
 
 from lrp_companion.loading.classifier import embedded_models, load_classifier
 from lrp_companion.schema import ModelCard
@@ -32,52 +32,6 @@ def test_a_folder_in_the_hubs_format(model_folder, family: str) -> None:
         ids = torch.tensor([text.input_ids])
         torch.testing.assert_close(clf.logits(ids, torch.ones_like(ids)), network(input_ids=ids).logits)
     assert not clf.network.training
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-def test_precision_is_converted_from_what_is_stored(tmp_path: Path, dtype: str) -> None:
-    model, tokenizer = build("bert")
-    half = model.half()
-    half.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    clf = load_classifier(str(tmp_path), dtype=dtype)
-    assert clf.dtype == getattr(torch, dtype) and clf.card.dtype == dtype
-    assert {p.dtype for p in clf.network.parameters()} == {clf.dtype}
-    torch.testing.assert_close(
-        clf.network.classifier.weight.double(),
-        half.classifier.weight.double(),
-        rtol=1e-2 if dtype == "bfloat16" else 0,
-        atol=0,
-    )
-
-
-def test_the_fingerprint_names_the_weights(tmp_path: Path) -> None:
-    prints = {
-        "one": load_classifier(save(tmp_path / "one", "bert")).card.fingerprint,
-        "same weights elsewhere": load_classifier(save(tmp_path / "two", "bert")).card.fingerprint,
-        "same weights, other precision": load_classifier(tmp_path / "one", dtype="float64").card.fingerprint,
-        "other weights": load_classifier(save(tmp_path / "three", "bert", seed=1)).card.fingerprint,
-    }
-    assert (
-        prints["one"]
-        == prints["same weights elsewhere"]
-        == prints["same weights, other precision"]
-        != prints["other weights"]
-    )
-
-
-def test_the_shape_of_textattacks_sst2_model(tmp_path: Path) -> None:
-    """12 layers, 768 wide: equals its own logits in a padded batch."""
-    from lrp_companion.methods import attribute
-
-    clf = load_classifier(save_bert_base(tmp_path))
-    assert (clf.card.layers, clf.card.heads, clf.card.hidden, clf.card.max_tokens) == (12, 12, 768, 32)
-    assert clf.encoder.wiring.position.num_embeddings == 512
-    maps = attribute(clf, list(TEXTS[:2]), method="attnlrp")
-    ids = torch.tensor([clf.encode(TEXTS[0])[0].input_ids])
-    with torch.no_grad():
-        logits = clf.network(input_ids=ids).logits[0]
-    assert maps[0].logit == pytest.approx(float(logits[maps[0].target]), abs=1e-4)
 
 
 def test_tokens_and_what_is_special(model_folder) -> None:

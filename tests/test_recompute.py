@@ -17,7 +17,7 @@ from lrp_companion.tape import attention, recompute
 METHODS = ("attnlrp", "cp-lrp", "gradient-x-input", "mask-gradient", "rollout", "loo", "hybrid")
 
 
-@pytest.fixture(scope="module", params=["bert", "llama", "modernbert"])
+@pytest.fixture(scope="module", params=["bert", "llama", "modernbert", "deberta-v2"])
 def both(request: pytest.FixtureRequest) -> tuple[lrp.Classifier, lrp.Classifier]:
     network, tokenizer = build(request.param, layers=3)
     return tuple(

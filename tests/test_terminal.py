@@ -45,19 +45,6 @@ def test_every_end_has_its_exit_code_and_at_most_one_line(error, code, words, ca
     assert words in said and len(said.splitlines()) == bool(words)
 
 
-def test_the_help_names_the_exit_codes(capsys) -> None:
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    said = " ".join(capsys.readouterr().out.split())
-    assert terminal.EXIT_CODES in said
-
-
-def test_a_traceback_is_shown_on_request(monkeypatch) -> None:
-    monkeypatch.setenv(terminal.TRACEBACK, "1")
-    with pytest.raises(ZeroDivisionError):
-        terminal.ended(raises(ZeroDivisionError()))
-
-
 def test_sigterm_is_ctrl_c_and_its_handler_is_put_back(capsys) -> None:
     before = signal.getsignal(signal.SIGTERM)
     assert terminal.ended(lambda: os.kill(os.getpid(), signal.SIGTERM)) == 130
@@ -145,16 +132,3 @@ def test_an_output_of_ascii_gets_ascii(model_folder) -> None:
 def test_standard_input_is_the_text_without_what_a_shell_adds(raw: bytes, text: str, monkeypatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8"))
     assert terminal.standard_input() == text
-
-
-def test_commands_read_standard_input_as_it_was_meant(model_folder, monkeypatch, capsys) -> None:
-    call = ["--model", str(model_folder("bert")), "--json"]
-    assert main(["explain", "a film", *call]) == 0
-    typed = capsys.readouterr().out
-    monkeypatch.setattr(
-        sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\xef\xbb\xbfa film\r\n"), encoding="utf-8")
-    )
-    assert main(["explain", "-", *call]) == 0 and capsys.readouterr().out == typed
-    lines = "a film\r\n\r\nthe plot\u2028is slow\x0c.\r\n".encode("utf-8-sig")
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines), encoding="utf-8"))
-    assert main(["check", "-", *call]) == 0 and json.loads(capsys.readouterr().out)["texts"] == 2

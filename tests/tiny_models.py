@@ -184,6 +184,10 @@ PRE_NORM: dict[str, tuple[str, dict[str, object]]] = {
     "modernbert": ("ModernBert", {"local_attention": 4, "global_attn_every_n_layers": 2, "cls_token_id": 2,
                                   "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3,
                                   "max_position_embeddings": 32}),
+    "deberta-v2": ("DebertaV2", {"relative_attention": True, "pos_att_type": ["p2c", "c2p"],
+                                 "position_buckets": 4, "share_att_key": True, "norm_rel_ebd": "layer_norm",
+                                 "conv_kernel_size": 3, "conv_act": "gelu", "position_biased_input": False,
+                                 "layer_norm_eps": 1e-3, "max_position_embeddings": 32}),
     "gpt2": ("GPT2", {"n_positions": 32, "bos_token_id": 2, "eos_token_id": 2}),
     "llama": ("Llama", SHARED),
     "mistral": ("Mistral", {**SHARED, "sliding_window": 4}),
@@ -191,10 +195,18 @@ PRE_NORM: dict[str, tuple[str, dict[str, object]]] = {
     "qwen3": ("Qwen3", {**SHARED, "head_dim": 6}),
     "gemma2": ("Gemma2", {**SHARED, "head_dim": 6, "query_pre_attn_scalar": 5, "sliding_window": 4,
                           "attn_logit_softcapping": 2.0}),
+    "gpt_neox": ("GPTNeoX", {"max_position_embeddings": 32, "rotary_pct": 0.5, "bos_token_id": 0,
+                             "eos_token_id": 2, "layer_norm_eps": 1e-3}),
+    "phi3": ("Phi3", {**SHARED, "sliding_window": 4, "partial_rotary_factor": 0.5}),
     "gemma3_text": ("Gemma3Text", {**SHARED, "head_dim": 6, "query_pre_attn_scalar": 5, "sliding_window": 4,
                                    "sliding_window_pattern": 2}),
 }  # fmt: skip
-"""The name in `transformers` of each pre-LN family, and what its tiny model needs: two heads of keys."""
+PRE_NORM["gemma3"] = ("Gemma3Text", PRE_NORM["gemma3_text"][1])
+"""The name in `transformers` of each family in another order than BERT's, and what its tiny model needs: two
+heads of keys.
+"""
+BOTH_WAYS = ("modernbert", "deberta-v2")
+"""Those of them that are not causal."""
 
 
 def pre_norm(
@@ -212,8 +224,7 @@ def pre_norm(
     if family not in PRE_NORM:
         raise ValueError(f"family {family!r} is registered, and this file builds no tiny model of it")
     name, special = PRE_NORM[family]
-    is_bert = family == "modernbert"
-    tokenizer = wordpiece() if is_bert else causal_tokenizer(start=family != "gpt2")
+    tokenizer = wordpiece() if family in BOTH_WAYS else causal_tokenizer(start=family != "gpt2")
     names = ("negative", "positive", "mixed")[:labels]
     sizes = {
         "vocab_size": len(tokenizer),
@@ -226,9 +237,26 @@ def pre_norm(
         ("n_inner" if family == "gpt2" else "intermediate_size"): inner,
     }
     config = getattr(transformers, f"{name}Config")(**{**sizes, **special, **more})
+    name = "Gemma3" if name == "Gemma3Text" and task == "ForCausalLM" else name
     model = getattr(transformers, f"{name}{task}")(config)
     randomise(model, seed)
-    return model.eval(), tokenizer
+    return (_beside_images(model) if family == "gemma3" else model).eval(), tokenizer
+
+
+def _beside_images(text: transformers.PreTrainedModel) -> transformers.PreTrainedModel:
+    """Gemma 3 with a tower for images, which no text enters, around this network of texts."""
+    small = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    parts = {"text_config": text.config, "vision_config": {**small, "image_size": 4, "patch_size": 2}}
+    named = {"id2label": text.config.id2label, "label2id": text.config.label2id}
+    config = transformers.Gemma3Config(**parts, mm_tokens_per_image=1, **named)
+    classes = hasattr(text, "score")
+    task = "SequenceClassification" if classes else "ConditionalGeneration"
+    model = getattr(transformers, f"Gemma3For{task}")(config)
+    randomise(model, 0)
+    model.model.language_model.load_state_dict(text.model.state_dict())
+    head = "score" if classes else "lm_head"
+    getattr(model, head).load_state_dict(getattr(text, head).state_dict())
+    return model
 
 
 def vision(

@@ -33,7 +33,7 @@ from transformers import AutoTokenizer, BertConfig, BertForSequenceClassificatio
 
 from lrp_companion.families.mean_pooled import MeanPooledBertForSequenceClassification
 from lrp_companion.provenance import surroundings
-from lrp_companion.sources.dataset import clean
+from lrp_companion.sources import clean
 
 LABELS = {0: "negative", 1: "positive"}
 READS = {"first": BertForSequenceClassification, "mean": MeanPooledBertForSequenceClassification}

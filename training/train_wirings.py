@@ -39,7 +39,7 @@ from transformers import PreTrainedTokenizerFast
 
 import lrp_companion as lrp
 from lrp_companion.families.mean_pooled import MeanPooledBertForSequenceClassification
-from lrp_companion.sources.dataset import clean
+from lrp_companion.sources import clean
 
 WIRINGS = ("post-ln-first", "post-ln-mean", "modernbert", "gpt2", "llama")
 LABELS = {0: "negative", 1: "positive"}

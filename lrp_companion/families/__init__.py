@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 # the order of the registry: BERT's relatives first
-from lrp_companion.families.post_norm import albert, bert, bert_like, distilbert, electra, roberta
-from lrp_companion.families.pre_norm import deit, gemma2, gemma3, gpt2, llama, mistral, modernbert, qwen, vit
+from lrp_companion.families.post_norm import albert, bert, bert_like, deberta, distilbert, electra, roberta
+from lrp_companion.families.pre_norm import (
+    deit,
+    gemma2,
+    gemma3,
+    gpt2,
+    gpt_neox,
+    llama,
+    mistral,
+    modernbert,
+    qwen,
+    vit,
+)
 from lrp_companion.families.wiring import FAMILIES, LayerWiring, Wiring, family, forget_family
 
 __all__ = [
@@ -14,6 +25,7 @@ __all__ = [
     "albert",
     "bert",
     "bert_like",
+    "deberta",
     "deit",
     "distilbert",
     "electra",
@@ -22,6 +34,7 @@ __all__ = [
     "gemma2",
     "gemma3",
     "gpt2",
+    "gpt_neox",
     "llama",
     "mistral",
     "modernbert",

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.functional import gelu
 
 from lrp_companion.families.tasks import Steps, head_steps, with_head
-from lrp_companion.families.wiring import LayerWiring, Linear, ScoreBias, Wiring, family, norm_of
+from lrp_companion.families.wiring import (
+    Convolution,
+    LayerWiring,
+    Linear,
+    RelativePositions,
+    ScoreBias,
+    Wiring,
+    family,
+    norm_of,
+)
 
 
 def _below_head(model: Any, name: str) -> Any:
@@ -23,8 +34,11 @@ def bert_like(
     projection: Linear | None = None,
     first_position: int = 0,
     readout: str = "first",
+    ending: str = "",
 ) -> Wiring:
-    """The wiring of a model whose encoder has the modules of `BertModel`, with its head."""
+    """The wiring of a model whose encoder has the modules of `BertModel`, with its head; `ending` of the
+    names of queries, keys and values.
+    """
     e = base.embeddings
     return Wiring(
         word=e.word_embeddings,
@@ -32,7 +46,7 @@ def bert_like(
         type=e.token_type_embeddings,
         embedding_norm=norm_of(e.LayerNorm),
         projection=projection,
-        layers=tuple(_bert_layer(layer) for layer in base.encoder.layer),
+        layers=tuple(_bert_layer(layer, ending) for layer in base.encoder.layer),
         head=head,
         heads=base.config.num_attention_heads,
         first_position=first_position,
@@ -40,12 +54,13 @@ def bert_like(
     )
 
 
-def _bert_layer(layer: Any) -> LayerWiring:
+def _bert_layer(layer: Any, ending: str = "") -> LayerWiring:
     projections, after = layer.attention.self, layer.attention.output
+    query, key, value = (getattr(projections, name + ending) for name in ("query", "key", "value"))
     return LayerWiring(
-        query=projections.query,
-        key=projections.key,
-        value=projections.value,
+        query=query,
+        key=key,
+        value=value,
         attention_out=after.dense,
         attention_norm=norm_of(after.LayerNorm),
         up=layer.intermediate.dense,
@@ -61,18 +76,18 @@ def bert(model: Any) -> Wiring:
     """BERT: a pooler with tanh on the first token or on the mean, then the classifier."""
     base = _below_head(model, "bert")
     readout = getattr(model, "readout", "first")  # of `families.mean_pooled`
-
-    def masked() -> Steps:
-        end = model.cls.predictions
-        transform = end.transform
-        return head_steps(transform.dense, transform.transform_act_fn, transform.LayerNorm, end.decoder)
-
     return with_head(
         lambda head: bert_like(base, head, readout=readout),
         model,
         classes=lambda: head_steps(base.pooler.dense, base.pooler.activation, model.classifier),
-        masked=masked,
+        masked=lambda: _masked_tokens(model.cls.predictions),
     )
+
+
+def _masked_tokens(end: Any) -> Steps:
+    """The steps of a head for masked words, under BERT's names."""
+    transform = end.transform
+    return head_steps(transform.dense, transform.transform_act_fn, transform.LayerNorm, end.decoder)
 
 
 def _masked_words(end: Any) -> Steps:
@@ -131,14 +146,14 @@ def mpnet(model: Any) -> Wiring:
     )
 
 
+def _normed_words(end: Any, last: Any) -> Steps:
+    """The steps of a head for masked words, under ELECTRA's and ALBERT's names."""
+    return head_steps(end.dense, end.activation, end.LayerNorm, last)
+
+
 @family("electra")
 def electra(model: Any) -> Wiring:
     """ELECTRA: small models project narrow embeddings to the hidden width."""
-
-    def masked() -> Steps:
-        end = model.generator_predictions
-        return head_steps(end.dense, end.activation, end.LayerNorm, model.generator_lm_head)
-
     base = _below_head(model, "electra")
     projection = getattr(base, "embeddings_project", None)
     return with_head(
@@ -147,7 +162,7 @@ def electra(model: Any) -> Wiring:
         classes=lambda: head_steps(
             model.classifier.dense, model.classifier.activation, model.classifier.out_proj
         ),
-        masked=masked,
+        masked=lambda: _normed_words(model.generator_predictions, model.generator_lm_head),
     )
 
 
@@ -171,10 +186,6 @@ def distilbert(model: Any) -> Wiring:
         for x in base.transformer.layer
     )
 
-    def masked() -> Steps:
-        norm, last = model.vocab_layer_norm, model.vocab_projector
-        return head_steps(model.vocab_transform, model.activation, norm, last)
-
     return with_head(
         lambda head: Wiring(
             word=e.word_embeddings,
@@ -186,7 +197,9 @@ def distilbert(model: Any) -> Wiring:
         ),
         model,
         classes=lambda: head_steps(model.pre_classifier, torch.relu, model.classifier),
-        masked=masked,
+        masked=lambda: head_steps(
+            model.vocab_transform, model.activation, model.vocab_layer_norm, model.vocab_projector
+        ),
     )
 
 
@@ -215,10 +228,6 @@ def albert(model: Any) -> Wiring:
         for x, a in each
     )
 
-    def masked() -> Steps:
-        end = model.predictions
-        return head_steps(end.dense, end.activation, end.LayerNorm, end.decoder)
-
     return with_head(
         lambda head: Wiring(
             word=e.word_embeddings,
@@ -232,5 +241,72 @@ def albert(model: Any) -> Wiring:
         ),
         model,
         classes=lambda: head_steps(base.pooler, base.pooler_activation, model.classifier),
-        masked=masked,
+        masked=lambda: _normed_words(model.predictions, model.predictions.decoder),
     )
+
+
+@family("deberta-v2")
+def deberta(model: Any) -> Wiring:
+    """DeBERTa 2 and 3 (He et al. 2021): each score is a sum of three products, content with content, content
+    with position and position with content.
+
+    Eq. (4) gives half of each to either factor; what the embeddings of relative positions get stays there. A
+    convolution may stand beside the first layer. A mask closes a token whole: its embedding is 0, and its own
+    query reads all tokens alike.
+    """
+    from transformers.activations import ACT2FN
+
+    base, config = _below_head(model, "deberta"), model.config
+    if base.embeddings.embed_proj is not None:
+        raise AttributeError("embeddings narrower than its layers")
+
+    def wiring(head: Steps) -> Wiring:
+        out = bert_like(base, head, ending="_proj")
+        attentions = [layer.attention.self for layer in base.encoder.layer]
+        layers = [
+            dataclasses.replace(
+                layer, scale=_deberta_scale(one), relative=_deberta_positions(base.encoder, one)
+            )
+            for layer, one in zip(out.layers, attentions, strict=True)
+        ]
+        if (beside := base.encoder.conv) is not None:
+            if beside.conv.groups != 1:
+                raise AttributeError("a convolution in groups")
+            convolution = Convolution(beside.conv, ACT2FN[beside.conv_act], norm_of(beside.LayerNorm))
+            layers[0] = dataclasses.replace(layers[0], convolution=convolution)
+        most = config.max_position_embeddings
+        return dataclasses.replace(out, layers=tuple(layers), positions=most, masks_whole=True)
+
+    return with_head(
+        wiring,
+        model,
+        classes=lambda: head_steps(model.pooler.dense, ACT2FN[config.pooler_hidden_act], model.classifier),
+        masked=lambda: _masked_tokens(model.cls.predictions),
+    )
+
+
+def _deberta_scale(attention: Any) -> float:
+    """1 over the root of a head's width times the kinds of products, in float32 as in `transformers`."""
+    kinds = 1 + len({"c2p", "p2c"} & {*attention.pos_att_type})
+    width = attention.query_proj.out_features // attention.num_attention_heads
+    return 1 / float(torch.sqrt(torch.tensor(width, dtype=torch.float) * kinds))
+
+
+def _deberta_positions(encoder: Any, attention: Any) -> RelativePositions | None:
+    from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
+
+    if not attention.relative_attention or not {"c2p", "p2c"} & {*attention.pos_att_type}:
+        return None
+    before = "" if attention.share_att_key else "pos_"
+    kinds = {"c2p": f"{before}key_proj", "p2c": f"{before}query_proj"}
+    key, query = (
+        getattr(attention, name) if kind in attention.pos_att_type else None for kind, name in kinds.items()
+    )
+    buckets, most, span = attention.position_buckets, attention.max_relative_positions, attention.pos_ebd_size
+
+    def classes(distance: Tensor) -> Tensor:
+        bucket = make_log_bucket_position(distance, buckets, most) if buckets > 0 and most > 0 else distance
+        return (bucket.long() + span).clamp(0, 2 * span - 1)
+
+    norm = norm_of(encoder.LayerNorm) if "layer_norm" in encoder.norm_rel_ebd else None
+    return RelativePositions(encoder.rel_embeddings, norm, key, query, classes)

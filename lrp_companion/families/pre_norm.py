@@ -1,5 +1,5 @@
-"""The wirings of families with norms before their branches (pre-LN): ModernBERT, GPT-2, Llama's relatives,
-and ViT and DeiT, which read images.
+"""The wirings of families with norms before their branches (pre-LN): ModernBERT, GPT-2, GPT-NeoX, Llama's
+relatives, and ViT and DeiT, which read images.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from lrp_companion.families.wiring import (
     LinearPart,
     MeanOfTwo,
     Norm,
+    PartOfHeads,
     RootMeanSquare,
     SoftCap,
     Wiring,
@@ -141,15 +142,58 @@ def _gpt2_layer(layer: Any) -> LayerWiring:
     )
 
 
+@family("gpt_neox")
+def gpt_neox(model: Any) -> Wiring:
+    """GPT-NeoX and Pythia: causal, rotations of a part of each head, attention and MLP side by side or in
+    turn; queries, keys and values of a head lie together in one map.
+    """
+    base, config = model.gpt_neox, model.config
+    layers = tuple(_gpt_neox_layer(layer, config) for layer in base.layers)
+    return Wiring(
+        word=base.embed_in,
+        layers=layers,
+        head=_head(model),
+        heads=config.num_attention_heads,
+        positions=config.max_position_embeddings,
+        causal=True,
+        rotary=lambda x, positions, _: base.rotary_emb(x, positions),
+        rotary_from=rotary_from(base.rotary_emb),
+        final_norm=norm_of(base.final_layer_norm),
+        base=base,
+        **_reading(model),
+    )
+
+
+def _gpt_neox_layer(layer: Any, config: Any) -> LayerWiring:
+    attention, mlp = layer.attention, layer.mlp
+    query, key, value = (
+        PartOfHeads(attention.query_key_value, config.num_attention_heads, part) for part in range(3)
+    )
+    return LayerWiring(
+        query=query,
+        key=key,
+        value=value,
+        attention_out=attention.dense,
+        up=mlp.dense_h_to_4h,
+        activation=mlp.act,
+        down=mlp.dense_4h_to_h,
+        attention_input_norm=norm_of(layer.input_layernorm),
+        mlp_input_norm=norm_of(layer.post_attention_layernorm),
+        scale=attention.scaling,
+        parallel=layer.use_parallel_residual,
+    )
+
+
 @family("llama")
 def llama(model: Any) -> Wiring:
     """Llama: causal, RMSNorm, rotations, gated MLPs, shared keys and values."""
     return _decoder(model, windows=lambda _: None)
 
 
+@family("phi3")
 @family("mistral")
 def mistral(model: Any) -> Wiring:
-    """Mistral: as Llama, with one window for all layers, or none."""
+    """Mistral and Phi-3: as Llama, with one window for all layers, or none."""
     return _decoder(model, windows=lambda _: model.config.sliding_window)
 
 
@@ -173,6 +217,12 @@ def gemma3(model: Any) -> Wiring:
     """
     causal = not model.config.use_bidirectional_attention
     return _decoder(model, offset=1.0, windows=_by_type(model.config), by_kind=True, causal=causal)
+
+
+@family("gemma3")
+def gemma3_of_texts(model: Any) -> Wiring:
+    """Gemma 3 with a tower for images, on text alone: its language model, as `gemma3` wires it."""
+    return _decoder(model, offset=1.0, windows=_by_type(model.config.text_config), by_kind=True)
 
 
 def _by_type(config: Any) -> Callable[[int], int | None]:
@@ -204,7 +254,7 @@ def _decoder(
     causal : whether a token attends to none after it.
     """
     base = model.model if hasattr(model, "model") else model.transformer  # the latter in question answering
-    config = model.config
+    base, config = getattr(base, "language_model", base), model.config.get_text_config()
     layers = tuple(
         _decoder_layer(layer, config, offset, windows(k), config.layer_types[k] if by_kind else None, capped)
         for k, layer in enumerate(base.layers[: config.num_hidden_layers])
@@ -216,7 +266,7 @@ def _decoder(
     return Wiring(
         word=base.embed_tokens,
         layers=layers,
-        head=_head(model, capped=offset > 0),
+        head=_head(model, capped=offset > 0 and config is model.config),
         heads=config.num_attention_heads,
         positions=config.max_position_embeddings,
         causal=causal,
@@ -254,15 +304,23 @@ def _decoder_layer(
         module = getattr(attention, name, None)
         return None if module is None else _rms(module, offset)
 
+    if hasattr(attention, "qkv_proj"):  # Phi-3: one map for all three, and one for both factors of the MLP
+        whole, inner = attention.qkv_proj, mlp.down_proj.in_features
+        keys = attention.o_proj.in_features
+        values = (keys + whole.out_features) // 2
+        maps: dict[str, Any] = {
+            "query": LinearPart(whole, None, keys),
+            "key": LinearPart(whole, keys, values),
+        }
+        maps |= {"value": LinearPart(whole, values), "activation": mlp.activation_fn}
+        maps |= {"gate": LinearPart(mlp.gate_up_proj, None, inner), "up": LinearPart(mlp.gate_up_proj, inner)}
+    else:
+        maps = {"query": attention.q_proj, "key": attention.k_proj, "value": attention.v_proj}
+        maps |= {"up": mlp.up_proj, "activation": mlp.act_fn, "gate": mlp.gate_proj}
     return LayerWiring(
-        query=attention.q_proj,
-        key=attention.k_proj,
-        value=attention.v_proj,
+        **maps,
         attention_out=attention.o_proj,
-        up=mlp.up_proj,
-        activation=mlp.act_fn,
         down=mlp.down_proj,
-        gate=mlp.gate_proj,
         attention_input_norm=_rms(layer.input_layernorm, offset),
         mlp_input_norm=_rms(layer.pre_feedforward_layernorm, offset) if in_branch else after,
         attention_branch_norm=after if in_branch else None,

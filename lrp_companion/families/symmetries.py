@@ -77,6 +77,15 @@ def _heads(wiring: Wiring, layer: LayerWiring) -> tuple[int, int]:
     return keys, wiring.heads // keys
 
 
+def _sides(layer: LayerWiring) -> list[list[Any]]:
+    """The maps that make queries and those that make keys: of tokens, and of relative positions."""
+    made: list[list[Any]] = [[layer.query], [layer.key]]
+    if layer.relative is not None:
+        for maps, other in zip(made, (layer.relative.query, layer.relative.key), strict=True):
+            maps += [] if other is None or other is maps[0] else [other]
+    return made
+
+
 @_symmetry(
     "key bias", "A vector added to all keys adds one number to all scores of a query; softmax removes it."
 )
@@ -85,6 +94,8 @@ def _key_bias(wiring: Wiring, draw: Draw) -> None:
         raise DoesNotFit("rotations turn a bias of its keys")
     for layer in wiring.layers:
         _editable(layer.key)
+        if layer.relative is not None and layer.relative.query is not None:
+            raise DoesNotFit("positions ask for its keys")
         if layer.key.bias is None or layer.key_norm is not None or layer.cap is not None:
             raise DoesNotFit("its keys have no bias")
         layer.key.bias.add_(draw(layer.key.out_features))
@@ -114,14 +125,17 @@ def _turn(part: Any, turns: Tensor) -> None:
 @_symmetry("queries and keys", "(M q) . (M^-T k) = q . k for every invertible M (with rotations: a number).")
 def _queries_and_keys(wiring: Wiring, draw: Draw) -> None:
     for layer in wiring.layers:
-        _editable(layer.query, layer.key)
+        of_queries, of_keys = _sides(layer)
+        _editable(*of_queries, *of_keys)
         if layer.query_norm is not None or layer.key_norm is not None:
             raise DoesNotFit("its queries and keys have norms")
         keys, queries = _heads(wiring, layer)
         scalar = wiring.rotary is not None
         turns = draw.matrices(keys, layer.key.out_features // keys, scalar=scalar)
-        _turn(layer.query, turns.repeat_interleave(queries, 0))
-        _turn(layer.key, torch.linalg.inv(turns).mT)
+        for one in of_queries:
+            _turn(one, turns.repeat_interleave(queries, 0))
+        for one in of_keys:
+            _turn(one, torch.linalg.inv(turns).mT)
 
 
 @_symmetry("values and output", "W_O M^-1 (M v) = W_O v for every invertible M.")
@@ -144,7 +158,7 @@ def _tie(wiring: Wiring) -> None:
         if layer.key_heads not in (None, wiring.heads) or wiring.heads < 2:
             raise DoesNotFit("its heads share keys, or there is one")
         width = layer.query.out_features // wiring.heads
-        for one in (layer.query, layer.key):
+        for one in sum(_sides(layer), []):
             one.weight[width : 2 * width] = one.weight[:width]
             if one.bias is not None:
                 one.bias[width : 2 * width] = one.bias[:width]
@@ -178,7 +192,7 @@ def _reorder(maps: Sequence[Any], groups: int, *, inputs: Any = None) -> None:
 @_symmetry("order of heads", "The output of attention is a sum over heads.")
 def _order_of_heads(wiring: Wiring, draw: Draw) -> None:
     for layer in wiring.layers:
-        maps = layer.query, layer.key, layer.value
+        maps = *sum(_sides(layer), []), layer.value
         _editable(*maps, layer.attention_out)
         keys, _ = _heads(wiring, layer)
         if keys == 1:

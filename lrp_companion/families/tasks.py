@@ -18,6 +18,7 @@ ENDS = ("start", "end")
 TASKS = {
     "ForSequenceClassification": CLASSES,
     "ForCausalLM": NEXT_TOKEN,
+    "ForConditionalGeneration": NEXT_TOKEN,
     "LMHeadModel": NEXT_TOKEN,
     "ForMaskedLM": MASKED_TOKEN,
     "ForTokenClassification": TOKEN_CLASSES,

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
+from torch.nn.functional import linear, pad
 
 from lrp_companion.families.patches import PatchEmbedding, PositionTable
 
@@ -72,6 +72,27 @@ class LinearPart(LinearMap):
     @property
     def bias(self) -> Tensor | None:
         return None if self.module.bias is None else self.module.bias[self.first : self.last]
+
+
+@dataclass(frozen=True)
+class PartOfHeads(LinearMap):
+    """One of `parts` of a linear module's outputs, which lie side by side within each head."""
+
+    module: Any
+    heads: int
+    part: int
+    parts: int = 3
+
+    def _of(self, x: Tensor) -> Tensor:
+        return x.unflatten(0, (self.heads, self.parts, -1))[:, self.part].flatten(0, 1)
+
+    @property
+    def weight(self) -> Tensor:
+        return self._of(self.module.weight)
+
+    @property
+    def bias(self) -> Tensor | None:
+        return None if self.module.bias is None else self._of(self.module.bias)
 
 
 @dataclass(frozen=True)
@@ -165,6 +186,75 @@ class ScoreBias:
         return self.table(beside(self.table, self.bucket(ahead))).movedim(-1, -3)
 
 
+@dataclass(frozen=True)
+class RelativePositions:
+    """Scores by relative positions (DeBERTa): `Z_ji = s (q_j . k_i + q_j . P_d + k_i . S_d)`.
+
+    d is the class of the distance j - i, a row of the table, which `classes` gives; P is the `key` of each
+    class and S its `query`, by head; None: without this term.
+    """
+
+    table: nn.Embedding
+    norm: Norm | None
+    key: Linear | None
+    query: Linear | None
+    classes: Callable[[Tensor], Tensor]
+
+    def of(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """For positions of queries (..., T) and keys (..., T'): the classes that may occur (N,), and the
+        place in them of each pair, (..., 1, T, T').
+        """
+        classes = self.classes(queries.unsqueeze(-1) - keys.unsqueeze(-2)).unsqueeze(-3)
+        first, last = classes.aminmax()
+        return torch.arange(int(first), int(last) + 1, device=classes.device), classes - first
+
+    def sides(self, classes: Tensor, heads: int, width: int) -> list[Tensor]:
+        """P and S of these classes, (1, H, N, d) each."""
+        x = self.table(beside(self.table, classes))
+        x = x if self.norm is None else self.norm(beside(self.norm, x))
+        none = x.new_zeros(1, heads, len(x), width)
+        sides = [None if part is None else mapped(part, beside(part, x)) for part in (self.key, self.query)]
+        return [none if y is None else y.view(1, len(x), heads, width).transpose(1, 2) for y in sides]
+
+
+@dataclass(frozen=True)
+class Convolution(LinearMap):
+    """A convolution over tokens, beside a layer: `y = N(x + phi(W * e + b))` of its output x and its input e.
+
+    It is a linear map of windows, (..., T, D K): `weight` (D, D K).
+    """
+
+    module: nn.Conv1d
+    activation: Callable[[Tensor], Tensor]
+    norm: Norm | None
+
+    @property
+    def weight(self) -> Tensor:
+        return self.module.weight.flatten(1)
+
+    @property
+    def bias(self) -> Tensor | None:
+        return self.module.bias
+
+    def windows(self, x: Tensor) -> Tensor:
+        """Each token with its neighbours: (..., T, D) to (..., T, D K), 0 beyond the ends.
+
+        >>> convolution = Convolution(nn.Conv1d(1, 1, 3, padding=1), torch.tanh, None)
+        >>> windows = convolution.windows(torch.tensor([[[1.0], [2.0]]]))
+        >>> windows.tolist(), convolution.joined(windows).tolist()
+        ([[[0.0, 1.0, 2.0], [1.0, 2.0, 0.0]]], [[[2.0], [4.0]]])
+        """
+        (width,) = self.module.kernel_size
+        return pad(x, (0, 0, width // 2, width // 2)).unfold(-2, width, 1).flatten(-2)
+
+    def joined(self, g: Tensor) -> Tensor:
+        """The transpose of `windows`: (..., T, D K) to (..., T, D)."""
+        (width,), tokens = self.module.kernel_size, g.shape[-2]
+        each = g.unflatten(-1, (-1, width)).unbind(-1)
+        beside = [pad(part, (0, 0, k, width - 1 - k)) for k, part in enumerate(each)]
+        return torch.stack(beside).sum(0)[..., width // 2 : width // 2 + tokens, :]
+
+
 def norm_of(module: Any) -> Norm | None:
     """A network's norm as a wiring has it: None for the identity, and an RMSNorm by its weight and eps.
 
@@ -194,7 +284,8 @@ Norm = nn.LayerNorm | RootMeanSquare
 class LayerWiring:
     """The modules of one Transformer layer, in an order that any family can have.
 
-    With every part, a layer is `s = N1(x + B1(attend(P1(x))))`, `y = N2(s + B2(mlp(P2(s))))`.
+    With every part, a layer is `s = N1(x + B1(attend(P1(x))))`, `y = N2(s + B2(mlp(P2(s))))`; in a `parallel`
+    one the MLP reads x, too: `y = N2(x + B1(attend(P1(x))) + B2(mlp(P2(x))))`.
 
     Attributes
     ----------
@@ -211,6 +302,9 @@ class LayerWiring:
     cap : scores become `cap tanh(z / cap)`; None: they stay.
     window : largest distance of a key from its query, 0 for itself; None: any distance.
     kind : what `Wiring.rotary` needs to know of this layer.
+    relative : scores by relative positions; None: there are none.
+    convolution : what is added to the layer's output, from its input; None: nothing.
+    parallel : whether attention and MLP read the same input.
     """
 
     query: Linear
@@ -234,6 +328,9 @@ class LayerWiring:
     cap: float | None = None
     window: int | None = None
     kind: str | None = None
+    relative: RelativePositions | None = None
+    convolution: Convolution | None = None
+    parallel: bool = False
 
     @property
     def device(self) -> torch.device:
@@ -279,6 +376,8 @@ class Wiring:
         logits.
     task : what the logits predict, one of `families.tasks.TASKS`.
     rotary_from : length beyond which the rotations of a text depend on it; None where they never do.
+    masks_whole : whether a token that is masked has an embedding of 0 and reads the mean of all values, as in
+        DeBERTa; elsewhere a mask only keeps others from reading it.
     """
 
     word: nn.Embedding | PatchEmbedding
@@ -299,6 +398,7 @@ class Wiring:
     base: nn.Module | None = None
     task: str = "classes"
     rotary_from: int | None = None
+    masks_whole: bool = False
 
     def rotations(
         self, x: Tensor, positions: Tensor, kind: str | None, *, length: int | None = None
@@ -366,7 +466,7 @@ class Wiring:
         return (
             self.position is not None
             and self.rotary is None
-            and not self.causal
+            and not (self.causal or self.masks_whole)
             and self.readout == "first"
             and all(layer.attention_norm is not None and layer.gate is None for layer in self.layers)
             and all(layer.attention_input_norm is None for layer in self.layers)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from lrp_companion.checks import ModelError
 from lrp_companion.loading.compute import NEAR
@@ -16,8 +16,6 @@ PREFIX = "base_model.model."
 """What `peft` writes before the name of each weight."""
 HEADS = ("score", "classifier", "classifier.out_proj", "cls_classifier")
 """Last maps of the classifiers of `transformers`: a row per label."""
-TRIED = 8
-"""Tokens of the text that both read."""
 
 
 def of_peft(module: Any) -> bool:
@@ -41,34 +39,24 @@ def shapes_of(folder: Path) -> dict[str, tuple[int, ...]]:
 
 def labels_of(shapes: dict[str, tuple[int, ...]]) -> int | None:
     """How many labels the adapter's classifier has; None where it brings none."""
-    for key, shape in shapes.items():
-        module = key.removesuffix(".weight").removesuffix(".lora_B")
-        if module in HEADS and key.endswith(".weight") and len(shape) == 2:
-            return shape[0]
-    return None
+    ends = {f"{head}.{end}weight" for head in HEADS for end in ("", "lora_B.")}
+    return next((shape[0] for key, shape in shapes.items() if key in ends and len(shape) == 2), None)
 
 
 def adapted(name: str, folder: Path, network: Any) -> nn.Module:
-    """The network with the adapter of a folder merged into it.
-
-    Raises
-    ------
-    ModelError : weights of the adapter that `peft` does not take, or lacks; a merged network that computes
-        something else.
-    """
+    """The network with the adapter of a folder merged into it."""
     from peft import PeftConfig, get_peft_model
     from peft.utils.save_and_load import load_peft_weights, set_peft_model_state_dict
 
     config = PeftConfig.from_pretrained(str(folder))
     config.inference_mode, config.megatron_config = True, None  # which would import a module by name
-    wrapped = get_peft_model(network.float() if _is_half(network) else network, config)
+    wrapped = get_peft_model(_single(network), config)
     result: Any = set_peft_model_state_dict(wrapped, load_peft_weights(str(folder), device="cpu"))
     lacking = [key for key in result.missing_keys if wrapped.base_model.prefix in key]
     # with all biases peft saves that of a head a second time, under a name that it does not read
     unknown = [key for key in result.unexpected_keys if not key.endswith(".modules_to_save.bias")]
     if unknown or lacking:
-        named = ", ".join([*unknown, *lacking][:3])
-        got = f"adapter {name!r}, whose weights and configuration differ in {named}"
+        got = f"adapter {name!r}, whose weights and configuration differ in {(unknown + lacking)[:3]}"
         hint = "take configuration and weights of one training, and its base model; or update peft"
         raise ModelError("load_classifier", got=got, expected="one adapter", hint=hint)
     return merged(name, wrapped)
@@ -76,24 +64,22 @@ def adapted(name: str, folder: Path, network: Any) -> nn.Module:
 
 @torch.no_grad()
 def merged(name: str, network: Any) -> nn.Module:
-    """A network of `peft` as a plain one, changed in place.
-
-    Raises
-    ------
-    ModelError : a merged network that computes something else.
-    """
-    network = (network.float() if _is_half(network) else network).eval()  # so that merging rounds nothing
+    """A network of `peft` as a plain one, changed in place; in float32, so that it rounds nothing."""
+    network = _single(network).eval()
     inner = inside(network)
-    inputs = _trial(inner)
-    before = inner(**inputs).logits
+    config, draw = inner.config, torch.Generator().manual_seed(0)
+    if inner.main_input_name == "pixel_values":
+        given = torch.randn(1, config.num_channels, *_sides(config.image_size), generator=draw)
+    else:  # a few tokens, spread over the vocabulary
+        given = torch.linspace(0, config.get_text_config().vocab_size - 1, 8).long()[None]
+    before = inner(given).logits
     _untie(inner)
     plain = network.merge_and_unload()
     for path, module in list(plain.named_modules()):
         if type(module).__name__ == "ModulesToSaveWrapper":  # some kinds leave both
             parent, _, child = path.rpartition(".")
             setattr(plain.get_submodule(parent), child, module.modules_to_save[module.active_adapters[0]])
-    after = plain(**inputs).logits
-    apart = float((after - before).abs().max())
+    apart = float((plain(given).logits - before).abs().max())
     if not apart <= NEAR[torch.float32] * (1 + float(before.abs().max())) and bool(before.isfinite().all()):
         got = f"adapter {name!r}, whose logits change by {apart:.2g} when it is merged"
         hint = "pass a network whose adapter is switched on, or the merged network"
@@ -101,20 +87,13 @@ def merged(name: str, network: Any) -> nn.Module:
     return plain
 
 
-def _is_half(network: nn.Module) -> bool:
-    return any(value.is_floating_point() and value.itemsize < 4 for value in network.parameters())
+def _single(network: nn.Module) -> nn.Module:
+    half = any(value.is_floating_point() and value.itemsize < 4 for value in network.parameters())
+    return network.float() if half else network
 
 
-def _trial(network: Any) -> dict[str, Tensor]:
-    """A few tokens, spread over the vocabulary; or a noisy image."""
-    config = network.config
-    if network.main_input_name == "pixel_values":
-        size = config.image_size
-        height, width = (size, size) if isinstance(size, int) else size
-        draw = torch.Generator().manual_seed(0)
-        return {"pixel_values": torch.randn(1, config.num_channels, height, width, generator=draw)}
-    ids = torch.linspace(0, config.vocab_size - 1, TRIED).long()[None]
-    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+def _sides(size: Any) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else tuple(size)
 
 
 def _untie(network: Any) -> None:

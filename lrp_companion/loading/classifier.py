@@ -16,14 +16,13 @@ from lrp_companion.checks import InputError, choose, is_whole, shown
 from lrp_companion.families.modules import check_modules
 from lrp_companion.families.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_CLASSES, logits_of_output
 from lrp_companion.families.wiring import LinearRows, RootMeanSquare, fresh_rotations
-from lrp_companion.loading.accepted import check_config, check_keys, check_tokenizer
 from lrp_companion.loading.comparison import COMPARE, Identity, check_forward, check_hooks
 from lrp_companion.loading.comparison import compare as compare_logits
 from lrp_companion.loading.compute import as_recorded, usual_device
-from lrp_companion.loading.images import EncodedImage, ImageReader, PixelScale
+from lrp_companion.loading.images import EncodedImage, ImageReader
 from lrp_companion.loading.model_card import card_of, fingerprint_of
 from lrp_companion.loading.places import EMBEDDED_FOLDER, embedded_models
-from lrp_companion.loading.reading import PREPROCESSOR, InMemory, files_of, quietly
+from lrp_companion.loading.reading import files_of, quietly, read
 from lrp_companion.loading.texts import (
     EncodedText,
     Reader,
@@ -39,18 +38,13 @@ from lrp_companion.tape.encoder import Encoder, Readout, Tape
 from lrp_companion.words import SPACES, word_spans
 
 __all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]
-DTYPES = {
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-}
+DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 
 class Classifier:
     """A classifier with its tokenizer, ready to be explained. Made by `load_classifier`.
 
-    Of a model that reads images `tokenizer` is the scale of its pixels (`loading.images`).
+    Of a model that reads images `tokenizer` is its image processor, or None.
     """
 
     def __init__(
@@ -60,11 +54,9 @@ class Classifier:
         self.recompute = recompute
         self._read()
         self.labels, self.max_tokens = card.labels, card.max_tokens
-        special = ("mask_token_id", "pad_token_id", "eos_token_id")
-        ids: list[Any] = [getattr(tokenizer, name, None) for name in special]
-        self.mask_id, *known = ids
-        # any token will do where none is attended to
-        self.pad_id = next(k for k in (*known, 0) if k is not None)
+        self.mask_id: Any = getattr(tokenizer, "mask_token_id", None)
+        known = [getattr(tokenizer, name, None) for name in ("pad_token_id", "eos_token_id")]
+        self.pad_id = next(k for k in (*known, 0) if k is not None)  # any will do: nothing attends to it
         self.multi_label = card.problem_type == MULTI_LABEL
         self.regression = card.problem_type == REGRESSION
         self._classes: tuple[int, ...] | None = None
@@ -86,10 +78,6 @@ class Classifier:
     def follow(self) -> Classifier:
         """This classifier; a network in which a module, a setting or a type of number has changed since it
         was read is read again, and its logits are compared again.
-
-        Raises
-        ------
-        ModelError : a hook or a forward that was set on a module; modules that the family does not have.
         """
         if self.encoder.wiring.rotary_from is not None:
             fresh_rotations(self.network)
@@ -111,7 +99,7 @@ class Classifier:
     @property
     def whole(self) -> Classifier:
         """The classifier with all its classes; another one only if this is narrowed."""
-        return self if self._whole is None else self._whole
+        return self._whole or self
 
     @property
     def reads_images(self) -> bool:
@@ -153,14 +141,11 @@ class Classifier:
         [('[CLS]', 'a', 'fine', 'film', '.', '[SEP]', 'not', 'bad', '.', '[SEP]')]
         """
         w = self.encoder.wiring
-        encoded: list[EncodedText]
-        if w.patches is not None:
-            encoded = [*ImageReader(w.patches, self.tokenizer).encode(texts)]
-        else:
+        if w.patches is None:
             encoded = self.reader.encode(texts, truncate=truncate)
-        if w.task == TOKEN_CLASSES or position is not None:
-            encoded = self._at(encoded, position)
-        return encoded
+        else:
+            encoded = [*ImageReader(w.patches, self.tokenizer).encode(texts)]
+        return self._at(encoded, position) if w.task == TOKEN_CLASSES or position is not None else encoded
 
     @property
     def reader(self) -> Reader:
@@ -183,21 +168,14 @@ class Classifier:
         self, operation: str, text: Any, *, truncate: bool = False, position: Any = None
     ) -> EncodedText:
         """One text, pair or image, as `encode` gives it; several are refused."""
-        one, got = "image" if self.reads_images else "text", f"a text of type {type(text).__name__}"
-        if self.reads_images or kind_of(text)[0]:
-            encoded = self.encode(text, truncate=truncate, position=position)
-            if len(encoded) == 1:
-                return encoded[0]
-            got = f"{len(encoded)} {self.inputs}"
+        encoded = self.encode(text, truncate=truncate, position=position)
+        if len(encoded) == 1 and (self.reads_images or kind_of(text)[0]):
+            return encoded[0]
+        one, got = self.inputs[:-1], f"{len(encoded)} {self.inputs} of type {type(text).__name__}"
         raise InputError(operation, got=got, expected=f"one {one}", hint=f"call it once per {one}")
 
     def batch(self, texts: Sequence[EncodedText]) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """As `padded`; the logits of texts unlike any before are first compared with the network's own.
-
-        Raises
-        ------
-        ModelError : logits that are not the network's own.
-        """
+        """As `padded`; the logits of texts unlike any before are first compared with the network's own."""
         compare_logits(self, texts)
         return self.padded(texts)
 
@@ -206,8 +184,7 @@ class Classifier:
         if which is None or choose("attribute", "compare", which, COMPARE) == self.compare:
             return self
         out = copy.copy(self)
-        out.compare, out.compared = which, self.compared.copy()
-        out._whole = None if self._whole is None else self._whole.comparing(which)
+        out.compare, out.compared, out._whole = which, self.compared.copy(), None
         return out
 
     def padded(self, texts: Sequence[EncodedText]) -> tuple[Tensor, Tensor, dict[str, Any]]:
@@ -242,47 +219,33 @@ class Classifier:
     def _at(self, texts: list[EncodedText], position: Any) -> list[EncodedText]:
         """The texts with the token that is explained: one for all, or one for each."""
         if self.encoder.wiring.task not in (TOKEN_CLASSES, NEXT_TOKEN):
-            got = f"position {shown(position)}"
             expected = "a position only for a model of token classes or of the next token"
-            raise InputError("encode", got=got, expected=expected, hint="leave it out")
+            raise InputError("encode", got=f"position {position}", expected=expected, hint="leave it out")
         position = position.tolist() if hasattr(position, "tolist") else position
-        several = isinstance(position, (list, tuple))
-        if several and len(position) != len(texts):
-            got, expected = f"{len(position)} positions for {len(texts)} texts", "one, or one for each text"
-            raise InputError("encode", got=got, expected=expected, hint="position=[2, 4]")
-        places = position if several else [position] * len(texts)
-        return [
-            dataclasses.replace(text, read=self._place(text, place))
-            for text, place in zip(texts, places, strict=True)
-        ]
+        places = position if isinstance(position, (list, tuple)) else [position] * len(texts)
+        pairs = zip(texts, places, strict=True)
+        return [dataclasses.replace(text, read=self._place(text, place)) for text, place in pairs]
 
     def _place(self, text: EncodedText, position: Any) -> int:
         """The index of a token, given as such or as the word that begins there."""
         if is_whole(position) and 0 <= int(position) < len(text):
             return int(position)
-        first: dict[int, int] = {}
-        if isinstance(position, str):
-            joined = text.joined
-            starts = {start for start, end in word_spans(joined) if joined[start:end] == position}
-            for k, (start, end) in enumerate(text.offsets):
-                start += len(joined[start:end]) - len(joined[start:end].lstrip())
-                if start in starts and start < end and text.tokens[k].strip(SPACES):
-                    first.setdefault(start, k)  # further parts of a letter have its place
+        joined, first = text.joined, dict[int, int]()
+        starts = {start for start, end in word_spans(joined) if joined[start:end] == position}
+        for k, (start, end) in enumerate(text.offsets):
+            start += len(joined[start:end]) - len(joined[start:end].lstrip())
+            if start in starts and start < end and text.tokens[k].strip(SPACES):
+                first.setdefault(start, k)  # further parts of a letter have its place
         named = list(first.values())
         if len(named) == 1:
             return named[0]
-        got = f"position {shown(position)}" if position is not None else "no position"
-        got += f", a word at the places {', '.join(map(str, named))}" if named else ""
+        got = f"position {shown(position)}{f', a word at each of {named}' if named else ''}"
         expected = f"the token that is read, from 0 to {len(text) - 1}, or one word of the text"
         raise InputError("encode", got=got, expected=expected, hint="attribute(clf, text, position=2, ...)")
 
     def class_of(self, target: Any) -> Any:
         """A class by its text: for a language model the token that the tokenizer makes of it; else the target
         itself.
-
-        Raises
-        ------
-        InputError : a text of several tokens, or of none.
         """
         if not (self.encoder.wiring.of_vocabulary and isinstance(target, str)):
             return target
@@ -315,16 +278,6 @@ class Classifier:
         """Token types (1, T) of one text; None where all are 0."""
         return token_types([text], self.device)
 
-    def extra_inputs(self, shape: torch.Size | tuple[int, int], types: Tensor | None) -> dict[str, Tensor]:
-        """Further inputs of the `transformers` model besides ids and mask (B, T)."""
-        extra = {}
-        if self.encoder.wiring.first_position:
-            # Left to itself, RoBERTa skips a position where a token is replaced by padding.
-            extra["position_ids"] = self.encoder.position_ids(shape[1], self.device).expand(*shape)
-        if types is not None and self.encoder.wiring.types > 1:
-            extra["token_type_ids"] = types.expand(*shape)
-        return extra
-
     @torch.no_grad()
     def logits(
         self,
@@ -339,8 +292,13 @@ class Classifier:
         patches = self.encoder.wiring.patches
         if patches is not None:
             return self.run_network(attention_mask, pixel_values=patches.joined(input_ids))
-        extra = self.extra_inputs(input_ids.shape, types)
-        return self.run_network(attention_mask, place=place, input_ids=input_ids, **extra)
+        extra, (many, tokens) = {"input_ids": input_ids}, input_ids.shape
+        if self.encoder.wiring.first_position:
+            # Left to itself, RoBERTa skips a position where a token is replaced by padding.
+            extra["position_ids"] = self.encoder.position_ids(tokens, self.device).expand(many, tokens)
+        if types is not None and self.encoder.wiring.types > 1:
+            extra["token_type_ids"] = types.expand(many, tokens)
+        return self.run_network(attention_mask, place=place, **extra)
 
     def logits_of_words(
         self, word: Tensor, mask: Tensor, *, types: Tensor | None = None, place: Tensor | None = None
@@ -400,11 +358,10 @@ def load_classifier(
     ----------
     model : an embedded model ("companion"), the base-size classifier ("base", whose base model
         `lrp-companion sources --fetch-base` fetches once), a folder in the hub's on-disk format or of a PEFT
-        adapter (which is merged, with `peft`), a hub id, or a network of `transformers` in memory, which is
-        copied (with adapters of `peft`, the active ones are merged).
+        adapter (which is merged), a hub id, or a network of `transformers` or `peft` in memory, which is
+        copied.
     tokenizer : the tokenizer of a network in memory, or one in place of that of a folder; if the network
-        reads images, its image processor or None. Images are scaled as this processor specifies, or the
-        preprocessor_config.json in the folder of a saved model.
+        reads images, its image processor or None.
     device : "cpu", "cuda", "cuda:1", ...
     device_map : instead of a device, for what is not in memory: as `transformers` takes it (with accelerate).
         Each layer has to lie whole on one device, and all weights in memory.
@@ -416,28 +373,21 @@ def load_classifier(
 
     Raises
     ------
-    InputError : a dtype that is none of these.
-    SourceError : a name that is no embedded model, no folder and no hub id.
-    ModelError : the family or the task is not supported; weights that the network lacks or does not take; no
-        tokenizer; logits that are not finite, or not those of the network itself.
+    InputError, SourceError : another dtype; a name that is no embedded model, no folder and no hub id.
+    ModelError : another family or task; weights that the network lacks or does not take; no tokenizer; logits
+        that are not finite, or not those of the network itself.
     Exception : what `transformers`, `peft`, `gguf` and `torch` raise where they cannot read or run the model.
 
     >>> load_classifier("companion").card.layers
     12
     """
     dtype = str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype
-    weights_dtype = DTYPES[choose("load_classifier", "dtype", dtype, tuple(DTYPES))]
+    weights_dtype: torch.dtype = getattr(torch, choose("load_classifier", "dtype", dtype, DTYPES))
     choose("load_classifier", "compare", compare, COMPARE)
     place = torch.device(device)
     files = files_of(model, revision, device_map=device_map)
     with quietly():
-        config = files.config
-        check_config(files.name, config)
-        network, report = files.network(config)
-        images = network.main_input_name == "pixel_values"
-        if tokenizer is None:
-            tokenizer = files.processor if images else files.tokenizer
-    check_keys(files.name, network, report)
+        network, tokenizer = read(files, tokenizer)
     check_hooks("load_classifier", network)
     fingerprint = fingerprint_of(network)  # before the weights are converted
     network.eval().requires_grad_(False)
@@ -447,14 +397,9 @@ def load_classifier(
     half = weights_dtype.itemsize < 4 and device_map is None
     _convert(network, torch.float32 if half else weights_dtype)
     wiring = Encoder(network).wiring
-    if wiring.patches is None:
-        check_tokenizer(files.name, tokenizer, config.vocab_size)
-    else:
-        origin = "the image processor" if isinstance(files, InMemory) else PREPROCESSOR
-        tokenizer = PixelScale.of(tokenizer, origin, wiring.patches.channels)
     if any(layer.cap is not None for layer in wiring.layers):
         network.set_attn_implementation("eager")  # others leave the cap out, depending on the version
-    card = card_of(files, config, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
+    card = card_of(files, wiring, tokenizer, dtype=dtype, fingerprint=fingerprint)
     tried = Classifier(network, tokenizer, card=card)
     with as_recorded(tried.device):
         check_forward(tried)
@@ -465,25 +410,12 @@ def load_classifier(
 
 
 def _convert(network: nn.Module, dtype: torch.dtype) -> None:
-    """Convert weights; in half precision keep in float32 what `transformers` keeps: modules that it names,
-    and buffers that are not weights, such as the frequencies of rotations.
+    """Convert weights; in half precision float32 buffers that are no weights, such as the frequencies of
+    rotations, stay as `transformers` keeps them.
     """
-    kept: dict[tuple[nn.Module, str], Tensor] = {}
-    if dtype.itemsize < torch.float32.itemsize:
-        attributes = ["_keep_in_fp32_modules_strict"]
-        attributes += ["_keep_in_fp32_modules"] if dtype == torch.float16 else []
-        names = {part for name in attributes for part in getattr(network, name, None) or ()}
-        for path, module in network.named_modules():
-            inside = not names.isdisjoint(path.split("."))
-            entries = {**module._parameters, **module._buffers} if inside else module._buffers
-            for name, value in entries.items():
-                single = value is not None and value.dtype == torch.float32
-                if single and (inside or name in module._non_persistent_buffers_set):
-                    kept[module, name] = value.detach().clone()
+    own = [(module, name) for module in network.modules() for name in module._non_persistent_buffers_set]
+    kept = [(module, name, module._buffers[name]) for module, name in own if dtype.itemsize < 4]
     network.to(dtype=dtype)
-    for (module, name), value in kept.items():
-        place = getattr(module, name)
-        if name in module._buffers:
-            module._buffers[name] = value.to(place.device)
-        else:
-            place.data = value.to(place.device)
+    for module, name, value in kept:
+        if value is not None and value.dtype == torch.float32:
+            module._buffers[name] = value

@@ -21,7 +21,7 @@ from lrp_companion.checks import ModelError, shown
 from lrp_companion.families.tasks import NEXT_TOKEN, logits_of_output
 from lrp_companion.families.wiring import fresh_rotations
 from lrp_companion.loading.compute import CLOSE, as_recorded
-from lrp_companion.loading.images import EncodedImage, ImageReader, PixelScale
+from lrp_companion.loading.images import EncodedImage, ImageReader
 from lrp_companion.loading.texts import EncodedText
 from lrp_companion.tape.packed import packed_logits
 from lrp_companion.tape.rows import Row
@@ -71,20 +71,16 @@ class Identity:
         """The parameters of each module by its path, and the hooks of all modules there are. A version goes
         up with each change in place.
         """
-        held = (
-            (path, [p for p in module._parameters.values() if p is not None])
+        numbers = {
+            path: [
+                (id(p), p._version, p.dtype, p.device) for p in module._parameters.values() if p is not None
+            ]
             for path, module, *_ in self.parts
-        )
-        numbers = {path: [(id(p), p._version, p.dtype, p.device) for p in own] for path, own in held}
+        }
         return numbers, [list(getattr(of_all_modules, f"_global{name}").values()) for name in HOOKS]
 
     def changed(self) -> str | None:
-        """The path of the first module that is another one now, "" for the network; None: nothing changed.
-
-        Raises
-        ------
-        ModelError : a hook or a forward that was set on a module.
-        """
+        """The path of the first module that is another one now, "" for the network; None: nothing changed."""
         for path, module, then, children, kind, forward in self.parts:
             now = vars(module)
             if any(map(now.__getitem__, HOOKS)) or "forward" in now:
@@ -97,9 +93,9 @@ class Identity:
             if not (same and type(module) is kind and kind.forward is forward):
                 return path
         numbers, of_all = self._numbers()
-        for path, now in numbers.items():
-            if now != self.numbers[path]:
-                return path
+        edited = next((path for path, now in numbers.items() if now != self.numbers[path]), None)
+        if edited is not None:
+            return edited
         return None if vars(self.network.config) == self.config and of_all == self.of_all else ""
 
 
@@ -108,44 +104,22 @@ def hooks_of(module: nn.Module) -> list[tuple[str, Any]]:
     tensors only, and a hook by which `transformers` collects hidden states changes none.
     """
     here = vars(module)
-    kinds = [(name.strip("_")[:-1].replace("_", " "), here[name].values()) for name in HOOKS]
-    found = [
-        (kind, hook) for kind, hooks in kinds for hook in hooks if getattr(hook, "__module__", "") != COLLECTS
-    ]
+    kinds = [(name.strip("_")[:-1].replace("_", " "), hook) for name in HOOKS for hook in here[name].values()]
+    found = [one for one in kinds if getattr(one[1], "__module__", "") != COLLECTS]
     forward = here.get("forward")
     moved = "_hf_hook" in here or getattr(forward, "__func__", None) is type(module).forward
-    own = [] if forward is None or moved else [("forward", forward)]
-    return found + own
+    return found + ([] if forward is None or moved else [("forward", forward)])
 
 
 def check_hooks(operation: str, network: Any, known: Collection[Any] = ()) -> None:
-    """Refuse a network with hooks other than the `known` ones: the way back does not know what they do.
-
-    Raises
-    ------
-    ModelError : a hook, or a forward set on a module.
-    """
+    """Refuse a network with hooks other than the `known` ones: the way back does not know what they do."""
     found = [(path, *one) for path, module in network.named_modules() for one in hooks_of(module)]
     for path, kind, hook in found:
         if hook not in known:
-            where = f"module {path or 'at the top'}"
-            got = f"a network whose {where} has the {kind} {getattr(hook, '__qualname__', hook)}"
+            name = getattr(hook, "__qualname__", hook)
+            got = f"a network whose module {path or 'at the top'} has the {kind} {name}"
             hint = "remove it (handle.remove()), or make its change in the weights"
-            raise ModelError(
-                operation, got=got, expected="modules that run the forward of their class", hint=hint
-            )
-
-
-def own_inputs(clf: Classifier, text: Any) -> dict[str, Tensor]:
-    """What a user passes to the network for a text or an image: pixels, or what the tokenizer returns."""
-    ids, mask, _ = clf.padded([text])
-    patches = clf.encoder.wiring.patches
-    if patches is not None:
-        return {"pixel_values": patches.joined(ids)}
-    inputs = {"input_ids": ids, "attention_mask": mask}
-    if clf.encoder.wiring.types > 1 or _adds_types(clf, text):
-        inputs["token_type_ids"] = torch.tensor([text.types], device=ids.device)
-    return inputs
+            raise ModelError(operation, got=got, expected="the forward of each module's class", hint=hint)
 
 
 def _adds_types(clf: Classifier, text: Any) -> bool:
@@ -156,15 +130,20 @@ def _adds_types(clf: Classifier, text: Any) -> bool:
 
 @torch.no_grad()
 def own_logits(clf: Classifier, text: Any) -> Tensor:
-    """The logits (C,) that the network itself gives for a text or an image."""
-    network: Any = clf.network
-    options: dict[str, Any] = {}
+    """The logits (C,) that the network itself gives for pixels, or for what the tokenizer returns."""
+    network, wiring = clf.network, clf.encoder.wiring
+    ids, mask, _ = clf.padded([text])
+    inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
+    if wiring.patches is not None:
+        inputs = {"pixel_values": wiring.patches.joined(ids)}
+    elif wiring.types > 1 or _adds_types(clf, text):
+        inputs["token_type_ids"] = torch.tensor([text.types], device=ids.device)
     takes = inspect.signature(network.forward).parameters
-    if clf.encoder.wiring.task == NEXT_TOKEN and "logits_to_keep" in takes and text.read is None:
-        options["logits_to_keep"] = 1  # as generation does: the others would be large
+    if wiring.task == NEXT_TOKEN and "logits_to_keep" in takes and text.read is None:
+        inputs["logits_to_keep"] = 1  # as generation does: the others would be large
     fresh_rotations(network)
     with as_recorded(clf.device, clf.network):
-        logits = logits_of_output(network(**own_inputs(clf, text), **options))[0]
+        logits = logits_of_output(network(**inputs))[0]
     if logits.ndim == 2:  # one row for each token
         logits = logits[-1 if text.read is None else text.read]
     return clf.chosen_of(logits.to(clf.device))
@@ -196,10 +175,6 @@ def compare(clf: Classifier, texts: Sequence[Any]) -> None:
     """Compare the logits of texts with the network's, of all if the classifier says so or a module is of
     somebody else's class, else of those that are new: longer than any compared before, or of another kind
     (pair, cut, ids, other dtype).
-
-    Raises
-    ------
-    ModelError : logits further apart than `tolerance`, or not finite; a hook on a module.
     """
     clf = clf.whole.follow()
     config: Any = clf.network.config
@@ -252,73 +227,34 @@ def _check_same(clf: Classifier, text: Any, named: str, *, operation: str = "att
 @torch.no_grad()
 def check_forward(clf: Classifier) -> None:
     """Compare the logits of a model that is being loaded, on texts that reach its branches: a short one, one
-    longer than any window, a pair, and a batch padded at both ends; or on two noisy images.
-
-    Raises
-    ------
-    ModelError : logits that are not finite, or not those of the wiring.
+    longer than any window, and a pair; or on two noisy images.
     """
-    if clf.reads_images:
-        for image in _noisy_images(clf):
-            _check_same(clf, image, "a noisy image", operation="load_classifier")
-            clf.compared[_kind(clf, image)] = len(image)
-        return
-    short, long, pair = _trial_texts(clf)
-    for text in (short, long, pair):
-        if text is not None:
-            _check_same(clf, text, "a trial text", operation="load_classifier")
-            clf.compared[_kind(clf, text)] = len(text)
-    _check_padding(clf, short)
+    for text in _trials(clf):
+        _check_same(clf, text, "a trial input", operation="load_classifier")
+        clf.compared[_kind(clf, text)] = len(text)
 
 
-def _trial_texts(clf: Classifier) -> tuple[EncodedText, EncodedText, EncodedText | None]:
+def _trials(clf: Classifier) -> list[Any]:
     """Texts of token ids that are not special, spread over the vocabulary to its last one."""
-    wiring, count = clf.encoder.wiring, min(TRIED, clf.max_tokens)
-    windows = [layer.window for layer in wiring.layers if layer.window is not None]
-    beyond = max([count, *(window + 2 for window in windows), (wiring.rotary_from or 0) + 1])
-    short = _trial_text(clf, count)
-    long = _trial_text(clf, min(beyond, clf.max_tokens, TRIED_AT_MOST))
-    if wiring.types < 2:
-        return short, long, None
-    types = tuple(int(k >= count // 2) for k in range(count))
-    return short, long, replace(short, pair="", types=types)
-
-
-def _trial_text(clf: Classifier, count: int) -> EncodedText:
-    special = set(clf.tokenizer.all_special_ids)
-    known = clf.reader.vocabulary or len(clf.tokenizer)
-    ids = sorted({k for k in clf.tokenizer.get_vocab().values() if k < known} - special)
-    chosen = tuple(ids[k * (len(ids) - 1) // max(1, count - 1)] for k in range(count))
-    read = 0 if clf.encoder.wiring.readout == "place" else None
-    typed = "token_type_ids" in getattr(clf.tokenizer, "model_input_names", ())
-    marks = np.zeros(count, dtype=bool)
-    return EncodedText("", chosen, ("",) * count, marks, read=read, typed=typed)
-
-
-def _check_padding(clf: Classifier, text: EncodedText) -> None:
-    """Compare two rows, one padded on the right, and two, one padded on the left, as batches may be."""
-    ids = torch.tensor([text.input_ids, text.input_ids[::-1]], device=clf.device)
     wiring = clf.encoder.wiring
-    if wiring.rotary_from is not None and wiring.rotary_from < len(text):
-        return  # the network turns a text by the length of the batch
-    for padded in (slice(-1, None), slice(0, 1)):
-        mask = torch.ones_like(ids)
-        mask[1, padded] = 0
-        place = torch.full((2,), ids.shape[1] // 2, device=clf.device) if wiring.readout == "place" else None
-        theirs = clf.logits(ids, mask, None, place)
-        if not theirs.isfinite().all():  # some versions give NaN where a query may read no key
-            continue
-        ours = clf.encoder.forward(ids, mask, place=place).logits
-        apart = float((ours - theirs).abs().max())
-        if not apart <= tolerance(clf) * (1 + float(theirs.abs().max())):
-            got = f"{clf.card.name!r}, whose logits of padded texts are {apart:.2g} from those of its layers"
-            expected, hint = f"a network that computes what {clf.card.family} does", "check config.json"
-            raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
-
-
-def _noisy_images(clf: Classifier) -> list[EncodedImage]:
-    patches = clf.encoder.wiring.patches
-    assert patches is not None
-    draw = torch.Generator().manual_seed(0)
-    pixels = torch.randn(2, patches.channels, *patches.size, generator=draw)
-    return ImageReader(patches, PixelScale()).encode(pixels)
+    if wiring.patches is not None:
+        draw = torch.Generator().manual_seed(0)
+        pixels = torch.randn(2, wiring.patches.channels, *wiring.patches.size, generator=draw)
+        return [*ImageReader(wiring.patches, None).encode(pixels)]
+    count = min(TRIED, clf.max_tokens)
+    windows = [layer.window + 2 for layer in wiring.layers if layer.window is not None]
+    beyond = max([count, *windows, (wiring.rotary_from or 0) + 1])
+    known = clf.reader.vocabulary or len(clf.tokenizer)
+    ids = sorted(
+        {k for k in clf.tokenizer.get_vocab().values() if k < known} - {*clf.tokenizer.all_special_ids}
+    )
+    typed = "token_type_ids" in getattr(clf.tokenizer, "model_input_names", ())
+    read = 0 if wiring.readout == "place" else None
+    texts = []
+    for n in (count, min(beyond, clf.max_tokens, TRIED_AT_MOST)):
+        chosen = tuple(ids[k * (len(ids) - 1) // max(1, n - 1)] for k in range(n))
+        texts.append(EncodedText("", chosen, ("",) * n, np.zeros(n, dtype=bool), read=read, typed=typed))
+    if wiring.types > 1:
+        types = tuple(int(k >= count // 2) for k in range(count))
+        texts.append(replace(texts[0], pair="", types=types))
+    return texts

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
@@ -56,14 +54,3 @@ def as_recorded(device: torch.device, network: nn.Module | None = None) -> Itera
     finally:
         for module in training:
             module.training = True
-
-
-def undivided(network: Any) -> nn.Module:
-    """A copy of a network in memory on the processor, without what accelerate hung into it."""
-    out = copy.deepcopy(network)
-    if hasattr(network, "hf_device_map"):
-        from accelerate.hooks import remove_hook_from_submodules
-
-        remove_hook_from_submodules(out)
-        del out.hf_device_map
-    return out.cpu()

@@ -10,35 +10,30 @@ import math
 from typing import Any
 
 import torch
-from torch import nn
 
 from lrp_companion.checks import ModelError
 
 HARMLESS = ("GGUF", "general", "tokenizer", "quantize", "split", "mradermacher")
 """Namespaces of keys on which no logit of given token ids depends."""
 MAY_LACK = ("vocab_size", "rope.dimension_count", "rope.freq_base")
-SCALINGS = ("linear", "yarn")
 FREQUENCIES = "rope_freqs.weight"
 """Divisors of the rotations' frequencies, which Llama 3.1 and later need."""
 
 
 def read_keys(name: str, reader: Any, config: Any) -> None:
-    """Put into a network's configuration what the file's keys say beyond what `transformers` has read.
-
-    Raises
-    ------
-    ModelError : a key that is neither read nor known to change nothing; one that is necessary and missing.
-    """
+    """Put into a network's configuration what the file's keys say beyond what `transformers` has read."""
     from transformers.integrations import GGUF_CONFIG_MAPPING
 
     architecture = reader.fields["general.architecture"].contents()
     taken = GGUF_CONFIG_MAPPING[architecture]
     said = {key.partition(".")[::2]: field.contents() for key, field in reader.fields.items()}
     model = {key: value for (space, key), value in said.items() if space == architecture}
-    lacking = [key for key in taken if key not in model and key not in MAY_LACK]
-    if lacking:
-        raise _refused(name, f"without the key {architecture}.{lacking[0]}", "all keys of its architecture")
-    _read_rotations(model, config)
+    unread = [f"without {key}" for key in taken if key not in model and key not in MAY_LACK]
+    parameters = getattr(config, "rope_parameters", None) or {}
+    whole = parameters.get("full_attention", parameters)  # of layers that attend to the whole text
+    whole["rope_theta"] = float(model.get("rope.freq_base", 10_000.0))
+    if "sliding_attention" in parameters:
+        parameters["sliding_attention"]["rope_theta"] = float(model.pop("rope.freq_base_swa", 10_000.0))
     for key in ("attn_logit_softcapping", "final_logit_softcapping"):
         if key in model and hasattr(config, key):
             setattr(config, key, model.pop(key) or None)  # 0 is none
@@ -46,35 +41,15 @@ def read_keys(name: str, reader: Any, config: Any) -> None:
         largest = config.num_hidden_layers == {"gemma2": 46, "gemma3_text": 62}.get(config.model_type)
         per_head = config.hidden_size // config.num_attention_heads
         config.query_pre_attn_scalar = per_head if largest else config.head_dim
-    unread = [
-        f"{architecture}.{key} = {value}"
-        for key, value in model.items()
-        if taken.get(key) is None and not _same(value, _expected(config).get(key))
-    ]
-    unread += [f"{space}.{key}" for (space, key), _ in said.items() if space not in (*HARMLESS, architecture)]
+    known = _expected(config)
+    for key, value in model.items():
+        number = isinstance(value, (int, float)) and isinstance(known.get(key), (int, float))
+        same = math.isclose(value, known[key], rel_tol=1e-6) if number else value == known.get(key, math.nan)
+        if taken.get(key) is None and not same:
+            unread.append(f"{architecture}.{key} = {value}")
+    unread += [f"{space}.{key}" for space, key in said if space not in (*HARMLESS, architecture)]
     if unread:
-        raise _refused(name, f"whose {', '.join(unread[:3])} is not read", "keys that are read here")
-
-
-def _read_rotations(model: dict[str, Any], config: Any) -> None:
-    """The base and the scaling of rotations; where layers differ, of those that attend to the whole text."""
-    parameters = getattr(config, "rope_parameters", None)
-    if parameters is None:
-        return
-    whole = parameters.get("full_attention", parameters)
-    whole["rope_theta"] = float(model.get("rope.freq_base", 10_000.0))
-    if "sliding_attention" in parameters:
-        local = float(model.pop("rope.freq_base_swa", 10_000.0))
-        parameters["sliding_attention"]["rope_theta"] = local
-    model.pop("rope.scaling.finetuned", None)
-    factor = model.pop("rope.scaling.factor", 0) or model.pop("rope.scale_linear", 0) or 1.0
-    kind = model.get("rope.scaling.type", SCALINGS[0])
-    if kind in SCALINGS:
-        model.pop("rope.scaling.type", None)
-        length = model.pop("rope.scaling.original_context_length", config.max_position_embeddings)
-        if factor != 1:
-            further = {"original_max_position_embeddings": int(length)} if kind == "yarn" else {}
-            whole.update(rope_type=kind, factor=float(factor), **further)
+        raise _refused(name, ", ".join(unread[:3]))
 
 
 def _expected(config: Any) -> dict[str, Any]:
@@ -87,19 +62,9 @@ def _expected(config: Any) -> dict[str, Any]:
     return {**widths, **ones, **none, **layout, "vocab_size": config.vocab_size}
 
 
-def _same(value: Any, expected: Any) -> bool:
-    if isinstance(value, (int, float)) and isinstance(expected, (int, float)):
-        return math.isclose(value, expected, rel_tol=1e-6)
-    return expected is not None and value == expected
-
-
 def check_tensors(name: str, reader: Any, network: Any) -> None:
     """Divide the frequencies of the network's rotations as the file says; refuse other tensors that it does
     not take.
-
-    Raises
-    ------
-    ModelError : a tensor that the network has no place for.
     """
     from transformers.modeling_gguf_pytorch_utils import TensorProcessor, get_gguf_hf_weights_map
 
@@ -107,26 +72,17 @@ def check_tensors(name: str, reader: Any, network: Any) -> None:
     rotations = [module for module in network.modules() if "inv_freq" in module._buffers]
     if network.config.model_type == "llama" and FREQUENCIES in tensors and len(rotations) == 1:
         factors = torch.tensor(tensors.pop(FREQUENCIES))
-        if factors.shape != rotations[0].inv_freq.shape:
-            expected = f"{len(rotations[0].inv_freq)} numbers"
-            raise _refused(name, f"whose {FREQUENCIES} has shape {tuple(factors.shape)}", expected)
-        _divide(rotations[0], factors)
-    taken = get_gguf_hf_weights_map(network, TensorProcessor())
-    unread = sorted(set(tensors) - set(taken))
+        for key in ("inv_freq", "original_inv_freq"):
+            held = getattr(rotations[0], key)
+            if factors.shape != held.shape:
+                raise _refused(name, f"{FREQUENCIES} of shape {tuple(factors.shape)}")
+            setattr(rotations[0], key, held / factors.to(held.device, held.dtype))
+    unread = sorted(set(tensors) - set(get_gguf_hf_weights_map(network, TensorProcessor())))
     if unread:
-        more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
-        got = f"with tensors that its network does not take: {', '.join(unread[:3])}{more}"
-        raise _refused(name, got, "tensors of its blocks and of this architecture only")
+        raise _refused(name, f"{len(unread)} tensors, such as {', '.join(unread[:3])}")
 
 
-@torch.no_grad()
-def _divide(rotation: nn.Module, factors: torch.Tensor) -> None:
-    for key in ("inv_freq", "original_inv_freq"):
-        held = getattr(rotation, key, None)
-        if isinstance(held, torch.Tensor):
-            setattr(rotation, key, held / factors.to(held.device, held.dtype))
-
-
-def _refused(name: str, got: str, expected: str) -> ModelError:
+def _refused(name: str, unread: str) -> ModelError:
     hint = "load the model from a folder in the hub's format"
-    return ModelError("load_classifier", got=f"{name!r}, {got}", expected=expected, hint=hint)
+    expected = "the keys and tensors of its architecture that are read here"
+    return ModelError("load_classifier", got=f"{name!r} with {unread}", expected=expected, hint=hint)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -12,67 +11,45 @@ from torch import nn
 
 from lrp_companion.families.tasks import ANSWER, ENDS, task_of
 from lrp_companion.families.wiring import Wiring
-from lrp_companion.loading.images import PixelScale
 from lrp_companion.loading.reading import Readable
 from lrp_companion.loading.texts import token_texts
 from lrp_companion.schema import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, ModelCard
 
 BOOKKEEPING = (
-    "_name_or_path",
-    "_commit_hash",
-    "transformers_version",
-    "dtype",
-    "torch_dtype",
-    "id2label",
-    "label2id",
-)
+    "_name_or_path", "_commit_hash", "transformers_version", "dtype", "torch_dtype", "id2label", "label2id",
+)  # fmt: skip
 """Entries of `config.json` on which no score depends; labels are compared by name."""
-
-
 UNSET = 10**9
 """From this length on, a tokenizer's `model_max_length` says that nobody has set it."""
 
 
-def card_of(
-    files: Readable, config: Any, wiring: Wiring, tokenizer: Any, *, dtype: str, fingerprint: str
-) -> ModelCard:
-    """The record of a loaded model; of one that reads images the scale of pixels is its tokenizer."""
-    images = isinstance(tokenizer, PixelScale)
+def card_of(files: Readable, wiring: Wiring, tokenizer: Any, *, dtype: str, fingerprint: str) -> ModelCard:
+    """The record of a loaded model; what reads its images counts as its tokenizer."""
+    config, images = files.config, wiring.patches is not None
     settings = {key: value for key, value in files.settings.items() if key not in BOOKKEEPING}
+    # a classifier with one output is a regression, as in `transformers`, unless it is a sigmoid
+    problem = str(config.problem_type or PROBLEM_TYPES[0])
+    if not wiring.of_vocabulary and config.num_labels == 1 and problem != MULTI_LABEL:
+        problem = REGRESSION
+    processor = tokenizer.to_dict() if images and tokenizer is not None else None
+    most = UNSET if images else int(tokenizer.model_max_length)
+    # rotations have no end: the tokenizer decides, if somebody has set its length
+    endless = wiring.position is None and most < UNSET
     return ModelCard(
-        name=files.name,
-        source=files.source,
+        name=files.place.name,
+        source=files.place.source,
         family=config.model_type,
         layers=len(wiring.layers),
         heads=wiring.heads,
         hidden=wiring.layers[0].query.in_features,
-        max_tokens=wiring.longest if images else _most_tokens(wiring, tokenizer),
+        max_tokens=most if endless else min(wiring.longest, most),
         labels=_labels(config, wiring, tokenizer),
         dtype=dtype,
         fingerprint=fingerprint,
-        tokenizer=_digest(asdict(tokenizer)) if images else _tokenizer_fingerprint(tokenizer),
+        tokenizer=_digest(processor) if images else _tokenizer_fingerprint(tokenizer),
         config=_digest(settings),
-        problem_type=_problem_type(config, wiring),
-        stored=getattr(files, "stored", ""),
-    )
-
-
-def _most_tokens(wiring: Wiring, tokenizer: Any) -> int:
-    """How many tokens a text may have: as many as the tokenizer leaves, where there are positions for them.
-    Rotations have no end, so there the tokenizer decides, if somebody has set its length.
-    """
-    most = int(tokenizer.model_max_length)
-    endless = wiring.position is None and most < UNSET
-    return most if endless else min(wiring.longest, most)
-
-
-def _problem_type(config: Any, wiring: Wiring) -> str:
-    """The kind of outputs; a classifier with one output is a regression, as in `transformers`, unless it is a
-    sigmoid.
-    """
-    given = str(config.problem_type or PROBLEM_TYPES[0])
-    return (
-        REGRESSION if not wiring.of_vocabulary and config.num_labels == 1 and given != MULTI_LABEL else given
+        problem_type=problem,
+        stored=files.stored,
     )
 
 
@@ -82,7 +59,7 @@ def _labels(config: Any, wiring: Wiring, tokenizer: Any) -> tuple[str, ...]:
         return ENDS
     if not wiring.of_vocabulary:
         return tuple(str(config.id2label[k]) for k in range(config.num_labels))
-    unused = range(len(tokenizer), config.vocab_size)
+    unused = range(len(tokenizer), config.get_text_config().vocab_size)
     return (*token_texts(tokenizer, range(len(tokenizer))), *(f"<unused {k}>" for k in unused))
 
 

@@ -16,6 +16,7 @@ BASE = "base"
 """The name of the classifier that is an adapter of `sources.base_model`."""
 CHECKOUT = Path(__file__).parents[2] / "training" / "base" / "sst2-imdb-seed-0"
 CONFIG, ADAPTER, PACKED = "config.json", "adapter_config.json", ".gguf"
+PACKAGE_HINT = "install it: pip install lrp-companion-model"
 
 
 @dataclass(frozen=True)
@@ -30,10 +31,9 @@ class Place:
     revision: str | None = None
     packed: str | None = None
 
-    @property
-    def is_adapter(self) -> bool:
-        """Whether this is a folder of a PEFT adapter; a configuration next to it may name its labels."""
-        return self.source != "hub" and (Path(self.path) / ADAPTER).is_file()
+    def has(self, name: str) -> bool:
+        """Whether this is a folder with a file of this name."""
+        return self.source != "hub" and (Path(self.path) / name).is_file()
 
 
 def embedded_folders() -> dict[str, Path]:
@@ -67,43 +67,39 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
     'embedded'
     """
     text = os.fspath(name)
-    folders = embedded_folders()
+    folders, path = embedded_folders(), Path(text).expanduser()
     if text in folders:
         return Place(text, str(folders[text]), "embedded", revision)
-    path = Path(text).expanduser()
     if text.strip() and path.is_dir():
         files = sorted(path.glob(f"*{PACKED}"))
         packed = files[0].name if len(files) == 1 and not any(path.glob("*.safetensors")) else None
         return Place(path.resolve().name, str(path), "folder", revision, packed)
     if path.suffix == PACKED and path.is_file():
         return Place(path.stem, str(path.parent), "folder", revision, path.name)
-    if text == DEFAULT:
-        got, expected = f"{text!r}, whose weights are missing", "the embedded model, a separate package"
-        hint = "install it: pip install lrp-companion-model"
-        raise SourceError("load_classifier", got=got, expected=expected, hint=hint)
     if text == BASE:
-        return _base_place(revision)
+        return _base_place()
     if text == base_model.ID and revision is None and base_model.is_here():
         return Place(text, str(base_model.folder()), "folder")
     if isinstance(name, os.PathLike) or text.count("/") != 1 or text.startswith((".", "/", "~")):
-        got, expected = f"{text!r}, which is not a folder", "an embedded model, a folder, or a hub id"
         hint = f"check the name; embedded are {', '.join(folders)}, and a hub id is owner/name"
-        raise SourceError("load_classifier", got=got, expected=expected, hint=hint)
+        raise _missing(f"{text!r}, which is not a folder", PACKAGE_HINT if text == DEFAULT else hint)
     return Place(text, text, "hub", revision)
 
 
-def _base_place(revision: str | None) -> Place:
+def _base_place() -> Place:
     """The adapter that `BASE` means, if its base is on this machine."""
+    from huggingface_hub import try_to_load_from_cache
+
     folders = [CHECKOUT, *(folder / "adapters" / BASE for folder in _model_package())]
     here = [folder for folder in folders if (folder / ADAPTER).is_file()]
     if not here:
-        got, expected = f"{BASE!r}, whose adapter is missing", "it in a checkout, or in a separate package"
-        hint = "install it: pip install lrp-companion-model"
-        raise SourceError("load_classifier", got=got, expected=expected, hint=hint)
-    from huggingface_hub import try_to_load_from_cache
-
+        raise _missing(f"{BASE!r}, whose adapter is missing", PACKAGE_HINT)
     if not (base_model.is_here() or isinstance(try_to_load_from_cache(base_model.ID, CONFIG), str)):
-        got, expected = f"{BASE!r}, an adapter of {base_model.ID}", f"this model in {base_model.folder()}"
-        hint = f"fetch it once (405 MB): {base_model.COMMAND}"
-        raise SourceError("load_classifier", got=got, expected=expected, hint=hint)
-    return Place(BASE, str(here[0]), "embedded", revision)
+        got = f"{BASE!r}, an adapter of {base_model.ID}, which is not in {base_model.folder()}"
+        raise _missing(got, f"fetch it once (405 MB): {base_model.COMMAND}")
+    return Place(BASE, str(here[0]), "embedded")
+
+
+def _missing(got: str, hint: str) -> SourceError:
+    expected = "an embedded model, a folder, or a hub id"
+    return SourceError("load_classifier", got=got, expected=expected, hint=hint)

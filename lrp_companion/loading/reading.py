@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,39 +16,38 @@ from typing import Any
 
 from torch import nn
 
+from lrp_companion.checks import ModelError
 from lrp_companion.extras import extra
-from lrp_companion.families import FAMILIES
-from lrp_companion.families.tasks import (
-    ANSWER,
-    CLASSES,
-    IMAGE_CLASSES,
-    MASKED_TOKEN,
-    NEXT_TOKEN,
-    TASKS,
-    TOKEN_CLASSES,
-    task_of,
-)
+from lrp_companion.families import FAMILIES, tasks
+from lrp_companion.families.tasks import TASKS, task_of
 from lrp_companion.loading.adapters import adapted, inside, labels_of, merged, of_peft, shapes_of
-from lrp_companion.loading.compute import undivided
 from lrp_companion.loading.gguf_keys import check_tensors, read_keys
 from lrp_companion.loading.places import ADAPTER, CONFIG, Place, locate
 
 AUTO = {
-    CLASSES: "AutoModelForSequenceClassification",
-    NEXT_TOKEN: "AutoModelForCausalLM",
-    MASKED_TOKEN: "AutoModelForMaskedLM",
-    TOKEN_CLASSES: "AutoModelForTokenClassification",
-    IMAGE_CLASSES: "AutoModelForImageClassification",
-    ANSWER: "AutoModelForQuestionAnswering",
+    tasks.CLASSES: "AutoModelForSequenceClassification",
+    tasks.NEXT_TOKEN: "AutoModelForCausalLM",
+    tasks.MASKED_TOKEN: "AutoModelForMaskedLM",
+    tasks.TOKEN_CLASSES: "AutoModelForTokenClassification",
+    tasks.IMAGE_CLASSES: "AutoModelForImageClassification",
+    tasks.ANSWER: "AutoModelForQuestionAnswering",
 }
 """The class of `transformers` that reads a model of a task."""
-TASK_TYPES = {"SEQ_CLS": CLASSES, "TOKEN_CLS": TOKEN_CLASSES, "CAUSAL_LM": NEXT_TOKEN}
+TASK_TYPES = {"SEQ_CLS": tasks.CLASSES, "TOKEN_CLS": tasks.TOKEN_CLASSES, "CAUSAL_LM": tasks.NEXT_TOKEN}
 """Tasks by the words of PEFT, which has none for masked tokens and for images."""
-VOCABULARY = ("embed_tokens.weight", "word_embeddings.weight", "wte.weight", "tok_embeddings.weight")
+VOCABULARY = tuple(
+    f"{name}.weight" for name in ("embed_tokens", "word_embeddings", "wte", "tok_embeddings", "embed_in")
+)
 """Endings of the names of embeddings."""
 PREPROCESSOR = "preprocessor_config.json"
 MEAN_POOLED = "MeanPooledBertForSequenceClassification"
 """The one class of this package that a folder may name; importing it imports `transformers`."""
+OTHER_TASKS = """pooler cls lm_predictions mask_predictions predictions sop_classifier lm_head vocab_transform
+    vocab_layer_norm vocab_projector discriminator_predictions generator_predictions generator_lm_head decoder
+    pre_classifier classifier score qa_outputs v_head"""
+"""Modules after the last layer, as heads of other tasks: what a network without them computes needs none."""
+UNUSED = {"seq_relationship", "masked_bias"}
+"""Parts of modules that no logit depends on."""
 Network = tuple[Any, Mapping[str, Any]]
 """A network, and the report of `transformers` on weights that it lacks or does not take."""
 
@@ -58,20 +58,15 @@ class Files:
 
     place: Place
     device_map: Any = None
+    dtype = "auto"
+    stored = ""
 
     @property
-    def name(self) -> str:
-        return self.place.name
-
-    @property
-    def source(self) -> str:
-        return self.place.source
-
-    @property
-    def _options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
+        """What `transformers` is told with each call."""
         # Unset, transformers asks on standard input whether to run code that comes with the model.
         options: dict[str, Any] = {"trust_remote_code": False}
-        asked = self.source == "hub" and self.place.revision
+        asked = self.place.source == "hub" and self.place.revision
         return options | ({"revision": self.place.revision} if asked else {})
 
     @cached_property
@@ -79,56 +74,48 @@ class Files:
         """The entries of config.json."""
         from transformers import PretrainedConfig
 
-        return PretrainedConfig.get_config_dict(self.place.path, **self._options)[0]
+        return PretrainedConfig.get_config_dict(self.place.path, **self.options)[0]
 
     @cached_property
     def config(self) -> Any:
         from transformers import AutoConfig
 
-        return AutoConfig.from_pretrained(self.place.path, **self._options)
+        return AutoConfig.from_pretrained(self.place.path, **self.options)
 
-    @property
-    def tokenizer(self) -> Any:
-        from transformers import AutoTokenizer
+    def tokenizer(self, *, images: bool) -> Any:
+        """The tokenizer, or of a model of images its image processor, None if a folder has none."""
+        from transformers import AutoImageProcessor, AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(self.place.path, use_fast=True, **self._options)
-
-    @property
-    def processor(self) -> dict[str, Any] | None:
-        """The settings of the image processor, if there is one."""
-        from transformers.image_processing_base import ImageProcessingMixin
-
-        if self.source != "hub" and not (Path(self.place.path) / PREPROCESSOR).is_file():
-            return None
-        return ImageProcessingMixin.get_image_processor_dict(self.place.path, **self._options)[0]
+        if not images:
+            return AutoTokenizer.from_pretrained(self.place.path, use_fast=True, **self.options)
+        known = self.place.source == "hub" or self.place.has(PREPROCESSOR)
+        return AutoImageProcessor.from_pretrained(self.place.path, **self.options) if known else None
 
     def network(self, config: Any) -> Network:
         """The network of this configuration."""
         import transformers
 
         # weights of other shapes are in the report, too
-        options = self._options | {"output_loading_info": True, "ignore_mismatched_sizes": True}
+        options = self.options | {"output_loading_info": True, "ignore_mismatched_sizes": True}
         if MEAN_POOLED in (config.architectures or []):
             del options["trust_remote_code"]
             kind: Any = importlib.import_module("lrp_companion.families.mean_pooled").__dict__[MEAN_POOLED]
         else:
-            kind = getattr(transformers, AUTO[task_of(config.architectures) or CLASSES])
+            kind = getattr(transformers, AUTO[task_of(config.architectures) or tasks.CLASSES])
         if self.device_map is not None:
             options["device_map"] = self.device_map
-        return kind.from_pretrained(self.place.path, config=config, dtype=self._dtype, **options)
-
-    _dtype = "auto"
+        return kind.from_pretrained(self.place.path, config=config, dtype=self.dtype, **options)
 
 
 @dataclass(frozen=True)
 class PackedFile(Files):
     """A causal language model in one .gguf file, whose weights are unpacked to float32."""
 
-    _dtype = "float32"
+    dtype = "float32"
 
     @property
-    def _options(self) -> dict[str, Any]:
-        return {**super()._options, "gguf_file": self.place.packed}
+    def options(self) -> dict[str, Any]:
+        return {**super().options, "gguf_file": self.place.packed}
 
     @cached_property
     def _reader(self) -> Any:
@@ -138,7 +125,7 @@ class PackedFile(Files):
         return GGUFReader(Path(self.place.path) / str(self.place.packed))
 
     @cached_property
-    def stored(self) -> str:
+    def stored(self) -> str:  # type: ignore[override]
         """The type of most of its weights in the file, such as "Q4_1"."""
         counts: Counter[str] = Counter()
         for tensor in self._reader.tensors:
@@ -190,53 +177,43 @@ class AdapterFiles(Files):
     def settings(self) -> dict[str, Any]:
         return self._base.settings
 
-    @property
-    def tokenizer(self) -> Any:
-        here = (self._folder / "tokenizer_config.json").is_file()
-        return super().tokenizer if here else self._base.tokenizer
-
-    @property
-    def processor(self) -> dict[str, Any] | None:
-        here = (self._folder / PREPROCESSOR).is_file()
-        return super().processor if here else self._base.processor
+    def tokenizer(self, *, images: bool) -> Any:
+        here = self.place.has(PREPROCESSOR if images else "tokenizer_config.json")
+        return super().tokenizer(images=images) if here else self._base.tokenizer(images=images)
 
     @cached_property
     def config(self) -> Any:
         """The base model's configuration for the adapter's task, labels and vocabulary."""
-        config = self._base.config
-        mapping = self._entries.get("auto_mapping") or {}
-        named = [mapping["base_model_class"]] if "base_model_class" in mapping else []
-        if named != [MEAN_POOLED]:  # no class of another library
-            transformers = importlib.import_module("transformers")
-            _ = [getattr(transformers, name) for name in named]
-        task = self._task(config, named)
-        saved_as = [*named, *(config.architectures or [])]
-        config.architectures = [name for name in saved_as if task_of([name]) == task][:1] or [
-            next(f"Adapted{ending}" for ending, of in TASKS.items() if of == task)
-        ]
-        if task in (CLASSES, TOKEN_CLASSES, IMAGE_CLASSES):
+        import transformers
+
+        config, asked = self._base.config, self._entries.get("task_type")
+        named = (self._entries.get("auto_mapping") or {}).get("base_model_class")
+        if named not in (None, MEAN_POOLED):
+            getattr(transformers, named)  # no class of another library
+        saved_as = [name for name in (named, *(config.architectures or [])) if name]
+        task = TASK_TYPES[asked] if asked else task_of(saved_as) or tasks.CLASSES
+        headed = not (asked or named) and labels_of(self._shapes)
+        if headed and task in (tasks.NEXT_TOKEN, tasks.MASKED_TOKEN):
+            task = tasks.CLASSES
+        if (
+            task == tasks.CLASSES
+            and type(config) not in getattr(transformers, AUTO[tasks.CLASSES])._model_mapping
+        ):
+            task = tasks.IMAGE_CLASSES
+        ending = next(f"Adapted{ending}" for ending, of in TASKS.items() if of == task)
+        config.architectures = [name for name in saved_as if task_of([name]) == task][:1] or [ending]
+        if task in (tasks.CLASSES, tasks.TOKEN_CLASSES, tasks.IMAGE_CLASSES):
             self._name_labels(config)
         rows = [shape[0] for key, shape in self._shapes.items() if key.endswith(VOCABULARY)]
         if rows:  # peft saves the embeddings of a vocabulary that has grown
             config.vocab_size = rows[0]
         return config
 
-    def _task(self, config: Any, named: list[str]) -> str:
-        """What the adapter was trained for: what it says, or what its classifier or its base model is for."""
-        import transformers
-
-        asked = self._entries.get("task_type")
-        task = TASK_TYPES[asked] if asked else task_of(named or config.architectures) or CLASSES
-        if not (asked or named) and task in (NEXT_TOKEN, MASKED_TOKEN) and labels_of(self._shapes):
-            task = CLASSES
-        of_texts = type(config) in getattr(transformers, AUTO[CLASSES])._model_mapping
-        return IMAGE_CLASSES if task == CLASSES and not of_texts else task
-
     def _name_labels(self, config: Any) -> None:
         """Set the number of labels from the adapter's classifier, and names for as many."""
         count = labels_of(self._shapes) or config.num_labels
-        here = self._folder / CONFIG
-        settings = json.loads(here.read_text(encoding="utf-8")) if here.is_file() else {}
+        saved = (self._folder / CONFIG).read_text(encoding="utf-8") if self.place.has(CONFIG) else "{}"
+        settings = json.loads(saved)
         names = {int(k): name for k, name in settings.get("id2label", {}).items()}
         if sorted(names) == list(range(count)):
             config.id2label, config.label2id = names, {name: k for k, name in names.items()}
@@ -250,7 +227,7 @@ class AdapterFiles(Files):
         missing = set(report["missing_keys"]) - whole
         mismatched = {found for found in report["mismatched_keys"] if found[0] not in whole}
         report = {**report, "missing_keys": missing, "mismatched_keys": mismatched}
-        return adapted(self.name, self._folder, network), report
+        return adapted(self.place.name, self._folder, network), report
 
 
 @dataclass(frozen=True)
@@ -258,23 +235,24 @@ class InMemory:
     """A network, which is copied, so that the caller's does not change."""
 
     given: Any
-    source: str = "memory"
-    tokenizer: Any = None
-    processor: Any = None
+    stored = ""
 
     @property
-    def name(self) -> str:
+    def place(self) -> Place:
         """The last part of the network's path, or its class; with several adapters, those that are active."""
         known = str(getattr(self.given.config, "_name_or_path", "") or "")
         name = Path(known).name or type(inside(self.given)).__name__
-        if not of_peft(self.given) or len(self.given.peft_config) < 2:
-            return name
-        active = getattr(self.given, "active_adapters", None) or self.given.active_adapter
-        return f"{name} with {', '.join([active] if isinstance(active, str) else active)}"
+        if of_peft(self.given) and len(self.given.peft_config) > 1:
+            active = getattr(self.given, "active_adapters", None) or self.given.active_adapter
+            name = f"{name} with {', '.join([active] if isinstance(active, str) else active)}"
+        return Place(name, known, "memory")
 
     @property
     def settings(self) -> dict[str, Any]:
         return json.loads(self.config.to_json_string())
+
+    def tokenizer(self, *, images: bool) -> Any:
+        """None: it comes with its network."""
 
     @cached_property
     def config(self) -> Any:
@@ -285,9 +263,9 @@ class InMemory:
         return config
 
     def network(self, config: Any) -> Network:
-        network: Any = undivided(self.given)
+        network: Any = copy.deepcopy(self.given).cpu()
         if of_peft(network):
-            network = merged(self.name, network)
+            network = merged(self.place.name, network)
         return network, dict.fromkeys(("missing_keys", "unexpected_keys", "mismatched_keys"), ())
 
 
@@ -299,27 +277,61 @@ def files_of(model: Any, revision: str | None, *, device_map: Any = None) -> Rea
     if isinstance(model, nn.Module):
         return InMemory(model)
     place = locate(model, revision)
-    kind = PackedFile if place.packed else AdapterFiles if place.is_adapter else Files
+    kind = PackedFile if place.packed else AdapterFiles if place.has(ADAPTER) else Files
     return kind(place, device_map)
+
+
+def read(files: Readable, tokenizer: Any) -> tuple[Any, Any]:
+    """The network, and its tokenizer or image processor unless one is given."""
+    config, name = files.config, files.place.name
+    if config.model_type not in FAMILIES or task_of(config.architectures) is None:
+        got = f"{name!r} of family {config.model_type!r}, saved as {', '.join(config.architectures or [])}"
+        expected = f"one of {', '.join(FAMILIES)}; a classifier, or a class that ends in {', '.join(TASKS)}"
+        raise ModelError("load_classifier", got=got, expected=expected, hint="choose such a model")
+    network, report = files.network(config)
+    images = network.main_input_name == "pixel_values"
+    if tokenizer is None:
+        tokenizer = files.tokenizer(images=images)
+    single = [key for key, value in network.named_parameters() if value.is_floating_point()]
+    wrong = {  # of 8 bits, converted without their scales they would be other weights
+        "in 8 bits": [key for key in single if network.get_parameter(key).itemsize < 2],
+        "of another shape": [key for key, *_ in report["mismatched_keys"]],
+        "lacking": [key for key in report["missing_keys"] if "position_ids" not in key],
+        "that its network does not take": [
+            key for key in report["unexpected_keys"] if not _of_another_task(key, network)
+        ],
+    }
+    found = [f"{how}: {', '.join(sorted(keys)[:3])}" for how, keys in wrong.items() if keys]
+    if not images and (tokenizer is None or len(tokenizer) <= len(tokenizer.all_special_ids)):
+        found.append("without its tokenizer")
+    if found:
+        expected = "exactly the weights of the network that config.json describes, and its tokenizer"
+        hint = (
+            "fine-tune the model, merge adapters, correct config.json, or load_classifier(network, tokenizer)"
+        )
+        got = f"{name!r} with weights {' and weights '.join(found)}"
+        raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
+    return network, tokenizer
+
+
+def _of_another_task(key: str, network: Any) -> bool:
+    """Whether a weight belongs to one of `OTHER_TASKS` that neither the network nor its base model has."""
+    path = key.removeprefix(f"{network.base_model_prefix}.").split(".")
+    own = {name for one in (network, network.base_model) for name, _ in one.named_children()}
+    return path[0] in {*OTHER_TASKS.split()} - own or not UNUSED.isdisjoint(path)
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Silence the progress bars, load reports and retry notes of `transformers` and the hub.
+    """Silence the progress bars, load reports and notes of `transformers` and the hub for a while."""
+    from transformers.utils import logging as theirs
 
-    Their settings are restored afterwards.
-    """
-    from huggingface_hub.utils import logging as hub
-    from transformers.utils import logging
-
-    level, bars, hub_level = logging.get_verbosity(), logging.is_progress_bar_enabled(), hub.get_verbosity()
-    logging.set_verbosity_error()
-    hub.set_verbosity_error()
-    logging.disable_progress_bar()
+    level, bars = logging.root.manager.disable, theirs.is_progress_bar_enabled()
+    logging.disable(logging.WARNING)
+    theirs.disable_progress_bar()
     try:
         yield
     finally:
-        logging.set_verbosity(level)
-        hub.set_verbosity(hub_level)
+        logging.disable(level)
         if bars:
-            logging.enable_progress_bar()
+            theirs.enable_progress_bar()

@@ -116,28 +116,19 @@ def listed(texts: Any) -> list[tuple[str, Any]]:
     """The inputs of an argument, each after its kind: a "text"; a "pair", a tuple of strings (but `Texts` of
     a data set are several texts); "ids", a list or an array of whole numbers; a "chat", a list of messages.
 
-    Raises
-    ------
-    InputError : no texts; one that is none of these, or empty.
-
     >>> listed(("a film", "of grace")), listed(["a film", [2, 7, 3]])
     ([('pair', ('a film', 'of grace'))], [('text', 'a film'), ('ids', [2, 7, 3])])
     """
     kind, texts = kind_of(texts)
-    if isinstance(texts, (bytes, Mapping, Set)) or getattr(texts, "ndim", 1) != 1:  # their items are no texts
-        got, hint = f"texts of type {type(texts).__name__}", "pass strings, or pairs as tuples of two strings"
-        raise InputError("encode", got=got, expected=TEXT_OR_PAIR, hint=hint)
-    items = [(kind, texts)] if kind else [kind_of(item) for item in texts]
-    if not items:
-        raise InputError("encode", got="no texts", expected=TEXT_OR_PAIR, hint="pass at least one")
-    for k, (kind, item) in enumerate(items):
+    one = kind or isinstance(texts, (bytes, Mapping, Set)) or getattr(texts, "ndim", 1) != 1
+    items = [(kind, texts)] if one else [kind_of(item) for item in texts]
+    for k, (kind, item) in enumerate(items or [("", None)]):
         sides = item if kind == "pair" and len(item) == 2 else (item,)
         strings = all(isinstance(side, str) for side in sides)
         if not (kind in ("ids", "chat") or (strings and all(side.strip() for side in sides))):
-            got = f"text {k} of type {type(item).__name__}"
-            got = f"text {k}, which is empty or only whitespace" if strings else got
+            got = "which is empty or only whitespace" if strings else f"of type {type(item).__name__}"
             hint = "write a word, or leave it out; put separate texts into a list"
-            raise InputError("encode", got=got, expected=TEXT_OR_PAIR, hint=hint)
+            raise _refused(k, got, TEXT_OR_PAIR, hint)
     return items
 
 
@@ -182,45 +173,37 @@ class Reader:
         """Text k as the tokenizer gives it, cut as the tokenizer cuts it if it is beyond `max_tokens`. Token
         ids have offsets if they are those of the text that they spell.
         """
-        bare, most = kind in ("ids", "chat"), self.max_tokens
-        sides: tuple[str, ...] = ()
-        if kind == "ids":
-            row = Encoding([int(i) for i in item], [])
-        else:
-            sides = (self._templated(k, item),) if bare else item if kind == "pair" else (item,)
-            row = tokenised(self.tokenizer, sides, bare=bare)
+        tokenizer, most, bare = self.tokenizer, self.max_tokens, kind in ("ids", "chat")
+        chat = kind == "chat"
+        sides: tuple[str, ...] = item if kind == "pair" else (self._templated(item) if chat else item,)
+        row = Encoding([*map(int, item)], []) if kind == "ids" else tokenised(tokenizer, sides, bare=bare)
         self.check_ids(k, row.ids)
         untruncated = len(row.ids)
         if untruncated > most and not truncate:
-            got, expected = f"text {k} of {untruncated} tokens", f"at most {most} tokens"
             hint = "shorten it, or pass truncate=True to cut it as its tokenizer does"
-            raise InputError("encode", got=got, expected=expected, hint=hint)
+            raise _refused(k, f"of {untruncated} tokens", f"at most {most} tokens", hint)
         if kind == "ids":
-            left = getattr(self.tokenizer, "truncation_side", "right") == "left"
+            left = getattr(tokenizer, "truncation_side", "right") == "left"
             ids = row.ids[max(0, untruncated - most) :] if left else row.ids[:most]
-            sides = (self.tokenizer.decode(ids, clean_up_tokenization_spaces=False),)
-            again = tokenised(self.tokenizer, sides, bare=True)
+            sides = (tokenizer.decode(ids, clean_up_tokenization_spaces=False),)
+            again = tokenised(tokenizer, sides, bare=True)
             row = Encoding(ids, [], spans=again.spans if again.ids == ids else ())
         elif untruncated > most:
-            row = tokenised(self.tokenizer, sides, bare=bare, max_length=most)
+            row = tokenised(tokenizer, sides, bare=bare, max_length=most)
         if bare:  # a template has the special tokens already, and they are no words
-            control = control_ids(self.tokenizer)
+            control = control_ids(tokenizer)
             special = [int(i in control) for i in row.ids]
             spans = [(0, 0) if mark else span for mark, span in zip(special, row.spans, strict=False)]
             row = row._replace(special=special, spans=tuple(spans))
-        if all(row.special) or (len(sides) == 2 and row.sides not in ((), (0, 1))):
-            got, hint = f"text {k} with no token but special ones", "write a word"
-            raise InputError("encode", got=got, expected="a text with at least one word", hint=hint)
-        if not bare:
-            self._check_special(k, row.ids, row.special)
-        read = self._mask_place(k, row.ids) if self.reads_mask else None
+        self._check_words(k, row, sides, bare=bare)
+        read = row.ids.index(tokenizer.mask_token_id) if self.reads_mask else None
         if self.skipped is not None and row.ids[-1] == self.skipped:
             others = [place for place, i in enumerate(row.ids) if i != self.skipped]
             read = others[-1] if others else 0
         return EncodedText(
             sides[0],
             tuple(row.ids),
-            tuple(token_texts(self.tokenizer, row.ids)),
+            tuple(token_texts(tokenizer, row.ids)),
             np.array(row.special, dtype=bool),
             pair=sides[1] if len(sides) == 2 else None,
             types=row.types,
@@ -231,14 +214,10 @@ class Reader:
             offsets=row.spans,
         )
 
-    def _templated(self, k: int, chat: Any) -> str:
+    def _templated(self, chat: Any) -> str:
         """The text that the tokenizer's chat template makes of messages; for a model that continues a text,
         with the beginning of the answer, or up to the end of the answer that the chat begins.
         """
-        if not all({"role", "content"} <= set(message) for message in chat):  # a template would leave it out
-            got, expected = f"text {k}, a message without its role or its content", "both in each message"
-            hint = "such as {'role': 'user', 'content': 'a text'}"
-            raise InputError("encode", got=got, expected=expected, hint=hint)
         begun = chat[-1]["role"] == "assistant"
         asked = {"continue_final_message" if begun else "add_generation_prompt": self.prompts}
         return str(self.tokenizer.apply_chat_template(chat, tokenize=False, **asked))
@@ -247,32 +226,31 @@ class Reader:
         """Refuse ids of text k that the model has no embedding for."""
         wrong = [i for i in ids if self.vocabulary is not None and not 0 <= i < self.vocabulary]
         if wrong:
-            got, expected = f"text {k} with the token id {wrong[0]}", f"ids from 0 below {self.vocabulary}"
             hint = "take the tokenizer that the model was trained with"
-            raise InputError("encode", got=got, expected=expected, hint=hint)
+            raise _refused(k, f"with the token id {wrong[0]}", f"ids from 0 below {self.vocabulary}", hint)
 
-    def _mask_place(self, k: int, ids: Sequence[int]) -> int:
-        """The position of the one mask token of a text."""
-        mask = self.tokenizer.mask_token_id
-        if list(ids).count(mask) == 1:
-            return list(ids).index(mask)
-        got = f"text {k} with {list(ids).count(mask)} mask tokens"
-        expected = f"one {self.tokenizer.mask_token}, the token to predict"
-        hint = f"such as 'The capital of France is {self.tokenizer.mask_token}.'"
-        raise InputError("encode", got=got, expected=expected, hint=hint)
-
-    def _check_special(self, k: int, ids: Sequence[int], special: Sequence[int]) -> None:
-        """Refuse a special token that the text itself spells: the model would see an end inside the text.
-
-        An unknown word is not a special token here, nor is a marker that somebody added, such as [E1].
+    def _check_words(self, k: int, row: Encoding, sides: Sequence[str], *, bare: bool) -> None:
+        """Refuse a text without words, one without its mask token, and one that spells a special token: the
+        model would see an end inside the text. An unknown word is none, nor is an added marker, such as [E1].
         """
-        reserved = reserved_ids(self.tokenizer, masked=self.reads_mask)
-        spelled = [i for i, mark in zip(ids, special, strict=True) if i in reserved and not mark]
+        if all(row.special) or (len(sides) == 2 and row.sides not in ((), (0, 1))):
+            raise _refused(
+                k, "with no token but special ones", "a text with at least one word", "write a word"
+            )
+        reserved = set() if bare else reserved_ids(self.tokenizer, masked=self.reads_mask)
+        spelled = [i for i, mark in zip(row.ids, row.special, strict=True) if i in reserved and not mark]
         if spelled:
-            (name,) = token_texts(self.tokenizer, spelled[:1])
-            got, expected = f"text {k} with the special token {name} in it", "text without special tokens"
+            got = f"with the special token {token_texts(self.tokenizer, spelled[:1])[0]} in it"
             hint = "pass a pair as a tuple (first, second), a prompt as messages or as token ids"
-            raise InputError("encode", got=got, expected=expected, hint=hint)
+            raise _refused(k, got, "text without special tokens", hint)
+        if self.reads_mask and row.ids.count(self.tokenizer.mask_token_id) != 1:
+            mask, count = self.tokenizer.mask_token, row.ids.count(self.tokenizer.mask_token_id)
+            hint = f"such as 'The capital of France is {mask}.'"
+            raise _refused(k, f"with {count} mask tokens", f"one {mask}, the token to predict", hint)
+
+
+def _refused(k: int, got: str, expected: str, hint: str) -> InputError:
+    return InputError("encode", got=f"text {k} {got}", expected=expected, hint=hint)
 
 
 def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
@@ -334,10 +312,6 @@ def tokenised(
     """What a tokenizer makes of a text or a pair, untruncated or cut to `max_length`; if `bare` without
     special tokens. Fast tokenizers keep how they cut and pad as state, which other threads set, too, so
     the result is checked.
-
-    Raises
-    ------
-    RuntimeError : other threads change that state all the time.
     """
     options: dict[str, Any] = {"add_special_tokens": not bare, "return_special_tokens_mask": True}
     options |= {"verbose": False, "truncation": max_length is not None, "max_length": max_length}

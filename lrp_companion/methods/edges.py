@@ -29,7 +29,7 @@ from numpy.polynomial import legendre
 from torch import Tensor
 
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import choose
+from lrp_companion.checks import ModelError, choose
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.methods.common import Request, classes_of, targets_of, to_numpy, watch
@@ -126,10 +126,20 @@ def edge_loo(
 
     It costs some passes for each token, layer and node: for short texts, and to test other methods.
 
+    Raises
+    ------
+    ModelError : a DeBERTa, whose mask closes a token's own query and embedding, too.
+
     >>> edges, loo = edge_loo(clf, "a film of rare grace")   # doctest: +SKIP
     >>> abs(edges.sum((0, 1, 2)) - loo).max() < 1e-8         # doctest: +SKIP
     True
     """
+    if clf.encoder.wiring.masks_whole:
+        got, hint = (
+            f"{clf.card.name!r}, whose mask closes queries, too",
+            "attribute(method='loo') has LOO itself",
+        )
+        raise ModelError("edge_loo", got=got, expected="a network whose mask closes keys alone", hint=hint)
     encoded = clf.encode_one("edge_loo", text, **read)
     targets = targets_of(clf, target, 1)
     with as_recorded(clf.device, clf.network):

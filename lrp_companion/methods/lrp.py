@@ -59,7 +59,7 @@ def check_rules(
     """
     wiring = clf.encoder.wiring
     choose(operation, "site", site, SITES)
-    rotated = site == "word+position" and wiring.position is None
+    rotated = site == "word+position" and wiring.rotary is not None
     if rotated and positions is None:
         got = f"site {site!r} with {clf.card.name!r}, whose positions are rotations of queries and keys"
         raise InputError(operation, got=got, expected="site 'word'", hint="method pa-lrp knows rotations")
@@ -140,7 +140,7 @@ def lrp(
     cuts = cuts_of("attribute", rules.cut, clf.card.layers) if rules.cut else []
     mask = rules.mask(clf.card.layers)
     eps = check_rules("attribute", clf, site=site, epsilon=epsilon, gate=gate, positions=positions)
-    rotated = site == "word+position" and clf.encoder.wiring.position is None
+    rotated = site == "word+position" and clf.encoder.wiring.rotary is not None
     choices = {"site": site, "epsilon": eps, "output": request.output, "bypass": tuple(sorted(mask))}
     choices |= {"gate": gate} if clf.encoder.wiring.gated else {}
     choices |= {"positions": positions} if rotated else {}

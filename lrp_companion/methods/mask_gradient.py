@@ -8,7 +8,8 @@ every layer (for pixels, when pixel i is scaled by w_i). `w = 1` is the model, `
 
 One backward pass gives `df/dw_i` at `w = 1` for all tokens. With K groups of tokens, pass k puts group k at
 another node, and the integral becomes a quadrature along each token's path, apart from interactions within
-its group.
+its group. DeBERTa's own mask also sets a token's embedding to 0 and lets it read all tokens alike: there w_i
+scales the embedding, too, and token i reads `w_i` of its attention and `1 - w_i` of the mean of all values.
 """
 
 from __future__ import annotations
@@ -146,9 +147,10 @@ def mask_gradient(
 
     One group costs one forward and one backward pass, and K groups with n nodes cost 1 + K (n - 1) of each
     (see `details`). The derivative is that of the model itself, without rules or epsilon. Scores of one group
-    sum to 0, because attention does not depend on the scale of w. The default nodes are 1/3 and 1, or from 8
-    groups on 0.2 and 1. With `groups="all"` and many nodes the scores become LOO by the attention mask. The
-    tokens of a `unit` ("word", "sentence", or spans) move together, as LOO of that unit removes them.
+    sum to 0, because attention does not depend on the scale of w (DeBERTa's embeddings do). The default nodes
+    are 1/3 and 1, or from 8 groups on 0.2 and 1. With `groups="all"` and many nodes the scores become LOO by
+    the attention mask. The tokens of a `unit` ("word", "sentence", or spans) move together, as LOO of that
+    unit removes them.
 
     Of a text whose K groups cost more passes than LOO (a backward pass counts as two), the scores are LOO
     itself, and `details` says so; not where `nodes` or a `seed` is given.

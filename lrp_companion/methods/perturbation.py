@@ -175,6 +175,8 @@ def _row(clf: Classifier, text: EncodedText, keep: Any, removal: str, read: Sequ
         if readout == "mean":  # of the tokens that are left
             return Row(ids[stay], places[stay], types=types[stay], length=len(text))
         stay[[0, 1] if readout == "two" else read] = True
+        if clf.encoder.wiring.masks_whole:  # a closed query reads all tokens, closed or not
+            stay[:] = True
         unread = tuple(np.flatnonzero(~keep[stay]).tolist())
         at = tuple(int(stay[:place].sum()) for place in read)
         return Row(ids[stay], places[stay], unread, types=types[stay], read=at, length=len(text))

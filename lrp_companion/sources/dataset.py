@@ -1,34 +1,18 @@
-"""The record that every source gives, and how rows become a record. No torch."""
+"""The record that every source gives. No torch."""
 
 from __future__ import annotations
 
 import hashlib
-import io
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.checks import InputError, shown, whole
 from lrp_companion.schema import Texts
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-SPLITS = {
-    "sst2": ("train", "validation"),
-    "imdb": ("train", "test", "unsupervised"),
-    "mnist": ("train", "test"),
-}
-OWN_SOURCES = ("file", "memory")
-"""Sources of the user's own data."""
-OWN_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
-DEFAULT_SPLITS = {"sst2": "validation", "imdb": "test", "mnist": "test"}
-SIDES = (14, 28)
-"""Pixels along a side of MNIST images: as the paper's networks read them, and as they are."""
-COLUMNS = {"sst2": ("sentence", "label"), "imdb": ("text", "label"), "mnist": ("image", "label")}
 
 
 @dataclass(frozen=True)
@@ -83,11 +67,9 @@ class Dataset:
         if self.images is not None:
             put(self, "images", _read_only(self.images, np.float64))
         items = self.texts if self.images is None else self.images
-        seconds = self.pairs or items
-        lengths = len(self.ids), len(items), len(self.labels), len(self.tags), len(seconds)
-        if len(set(lengths)) != 1:
-            got = f"ids, items, labels, tags, pairs of lengths {lengths}"
-            raise InputError("Dataset", got=got, expected="equal lengths", hint="pass one of each per item")
+        lengths = {len(one) for one in (self.ids, items, self.labels, self.tags, self.pairs or items)}
+        if len(lengths) != 1:
+            raise ValueError(f"ids, items, labels, tags and pairs of different lengths: {sorted(lengths)}")
         put(self, "fingerprint", self._fingerprint())
 
     def _fingerprint(self) -> str:
@@ -154,11 +136,19 @@ class Dataset:
 
         Raises
         ------
-        InputError
-            When `limit` is not a whole number from 1 to `len(self)`, or `seed` is not one, at least 0.
+        InputError : a `limit` that is not a whole number from 1 to `len(self)`.
         """
-        self._check_seed(seed)
-        return self if limit is None else self._rows(np.sort(self.order(limit, seed=seed)))
+        if limit is None:
+            return self
+        rows = sorted(self.order(limit, seed=seed))
+        images = None if self.images is None else self.images[rows]
+
+        def pick(items: tuple) -> tuple:
+            return tuple(items[k] for k in rows) if items else ()
+
+        ids, texts, tags, pairs = map(pick, (self.ids, self.texts, self.tags, self.pairs))
+        labels = self.labels[rows]
+        return replace(self, ids=ids, labels=labels, texts=texts, images=images, tags=tags, pairs=pairs)
 
     def order(self, limit: int | None, *, seed: int = 0) -> list[int]:
         """Return the indices of the items that `take` takes, in the order in which it draws them.
@@ -168,29 +158,13 @@ class Dataset:
         >>> digits.order(2, seed=1) == digits.order(None, seed=1)[:2]
         True
         """
-        self._check_seed(seed)
         if limit is not None:
-            items = f"{self.name}/{self.split} from {self.source} has {len(self)} items"
-            hint = f"{items}; leave limit out to take all"
+            hint = f"{self.name}/{self.split} from {self.source} has {len(self)} items; leave it out for all"
             limit = whole("load_dataset", "limit", limit, most=len(self), hint=hint)
-        return np.random.default_rng(seed).permutation(len(self))[:limit].tolist()
-
-    def _check_seed(self, seed: Any) -> None:
-        whole("load_dataset", "seed", seed, least=0, hint="change seed or leave it out")
-
-    def _rows(self, rows: np.ndarray) -> Dataset:
-        def pick(items: tuple) -> tuple:
-            return tuple(items[k] for k in rows) if items else ()
-
-        images = None if self.images is None else self.images[rows]
-        ids, texts, tags, pairs = pick(self.ids), pick(self.texts), pick(self.tags), pick(self.pairs)
-        labels = self.labels[rows]
-        return replace(self, ids=ids, labels=labels, texts=texts, images=images, tags=tags, pairs=pairs)
+        return np.random.default_rng(operator.index(seed)).permutation(len(self))[:limit].tolist()
 
 
 _WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,39})(\.0*)?")
-_LISTED = 10
-"""Labels or classes that a message lists."""
 
 
 def whole_number(text: str) -> int | None:
@@ -219,90 +193,24 @@ def _classes_of(
     for k, name in enumerate(classes):
         for key in _keys(name):
             places.setdefault(key, []).append(k)
-    named = {k: next((places[key] for key in _keys(name) if key in places), []) for k, name in given.items()}
-    if by_number and not all(named.values()):
-        numbers = {k: int(whole_number(name) or 0) for k, name in given.items()}
-        if all(named[k] in ([], [n]) and 0 <= n < len(classes) for k, n in numbers.items()):
-            named = {k: [n] for k, n in numbers.items()}
-    got, taken = "", dict[int, int]()
-    for k, several in named.items():
-        if len(several) != 1:
-            got = f"label {given[k]!r} in {data}, which is {len(several) or 'none'} of the classes"
-        elif taken.setdefault(several[0], k) != k:
-            both = f"labels {given[taken[several[0]]]!r} and {given[k]!r}"
-            got = f"{both} in {data}, which are both class {classes[several[0]]!r}"
-    if got:
-        expected = f"a class of the model: {_listing(classes)}; or a class number below {len(classes)}"
+    found = {k: next((places[key] for key in _keys(name) if key in places), []) for k, name in given.items()}
+    if by_number and not all(found.values()):
+        numbers = {k: [int(whole_number(name) or 0)] for k, name in given.items()}
+        if all(found[k] in ([], n) and 0 <= n[0] < len(classes) for k, n in numbers.items()):
+            found = numbers
+    taken: dict[int, list[str]] = {}
+    for k, several in found.items():
+        taken.setdefault(several[0] if len(several) == 1 else -1, []).append(given[k])
+    wrong = taken.pop(-1, []) or [name for names in taken.values() if len(names) > 1 for name in names]
+    if wrong:
+        got = f"labels {shown(wrong)} in {data}, which are no class, or several, or one class together"
+        expected = f"a class of the model: {shown(list(classes), 160)}; or a number below {len(classes)}"
         hint = 'rename the labels in one of the two, or leave them out: label ""'
         raise InputError("Dataset.for_classes", got=got, expected=expected, hint=hint)
-    return {k: place for k, (place,) in named.items()}
-
-
-def _listing(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED:,} more" if len(names) > _LISTED else ""
-    return ", ".join(names[:_LISTED]) + more
+    return {k: place for k, (place,) in found.items()}
 
 
 def _read_only(values: Any, dtype: Any) -> np.ndarray:
     array: np.ndarray = np.array(values, dtype=dtype)
     array.setflags(write=False)
     return array
-
-
-def choose_split(name: str, split: str | None) -> tuple[str, str]:
-    """Return the data set's name and its split; None gives the default split.
-
-    Raises
-    ------
-    InputError : a data set that is not known, or a split that it does not have.
-    """
-    name = choose("load_dataset", "name", name, tuple(SPLITS))
-    split = DEFAULT_SPLITS[name] if split is None else split
-    return name, choose("load_dataset", f"{name} split", split, SPLITS[name])
-
-
-def clean(text: str) -> str:
-    """Return a review with IMDB's HTML line breaks replaced by a space.
-
-    >>> clean("Slow.<br />Fine.")
-    'Slow. Fine.'
-    """
-    return text.replace("<br />", " ")
-
-
-def halve(images: np.ndarray) -> np.ndarray:
-    """Return 28x28 images in 0..255 as 14x14 in [0, 1]: each pixel is the mean of a 2x2 block over 255.
-
-    The four integers are summed first and divided once, so that the result is the same on every machine.
-
-    >>> white = halve(np.full((1, 28, 28), 255))
-    >>> white.shape, float(white.max())
-    ((1, 14, 14), 1.0)
-    """
-    return images.reshape(len(images), 14, 2, 14, 2).sum(axis=(2, 4), dtype=np.int64) / (4 * 255)
-
-
-def sized(images: np.ndarray, side: int) -> np.ndarray:
-    """Return 28x28 images in 0..255 in [0, 1], at `side` 28 as they are or at 14 halved.
-
-    >>> sized(np.full((1, 28, 28), 255), 28).shape
-    (1, 28, 28)
-    """
-    return images / 255 if side == SIDES[1] else halve(images)
-
-
-def from_table(table: pa.Table, *, name: str, split: str, source: str, side: int = 14) -> Dataset:
-    """Return the rows of a parquet file or hub split as a `Dataset`."""
-    items, labels = (table[column].to_pylist() for column in COLUMNS[name])
-    ids = tuple(map(str, range(len(labels))))
-    if name == "mnist":
-        images = sized(np.stack([_pixels(item["bytes"]) for item in items]), side)
-        return Dataset(name, split, source, ids, np.array(labels), images=images)
-    texts = tuple(map(clean, items)) if name == "imdb" else tuple(items)
-    return Dataset(name, split, source, ids, np.array(labels), texts=texts)
-
-
-def _pixels(content: bytes) -> np.ndarray:
-    from PIL import Image
-
-    return np.asarray(Image.open(io.BytesIO(content)).convert("L"))

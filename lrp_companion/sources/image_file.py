@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,15 @@ import numpy as np
 from lrp_companion.checks import InputError
 
 
-def read_image(file: Any, *, channels: int, operation: str = "explain") -> np.ndarray:
-    """The pixels of an image file: whole numbers (C, H, W), or the array of a `.npy` file as it is.
+def read_image(given: Any, *, channels: int) -> np.ndarray:
+    """The pixels of an image: whole numbers (C, H, W), or the array of a `.npy` file as it is.
 
     A photograph is turned as its EXIF orientation says, as `transformers` does. What Pillow cannot read, it
     refuses.
 
     Parameters
     ----------
-    file : a `.npy` file of one image, or a PNG, JPEG or other format that Pillow reads.
+    given : a `.npy` file of one image; a PNG, JPEG or other file that Pillow reads; an image of Pillow.
     channels : how many the model reads: 1 (made grey) or 3 (made RGB); a `.npy` file is not changed.
 
     Raises
@@ -28,25 +29,22 @@ def read_image(file: Any, *, channels: int, operation: str = "explain") -> np.nd
     """
     from PIL import Image, ImageOps
 
-    path = Path(file).expanduser()
-
-    def refuse(got: str, hint: str) -> InputError:
-        expected = "an image: a .npy file of an array, or a PNG or JPEG"
-        return InputError(operation, got=f"{path.name!r}, {got}", expected=expected, hint=hint)
-
-    if path.suffix.lower() == ".npy":
-        return np.asarray(np.load(path, allow_pickle=False))
-    if channels not in (1, 3):
-        raise refuse(f"for a model of {channels} channels", "save the array with numpy.save")
-    with path.open("rb") as content:  # from a path, Pillow scrambles a TIFF that lies on its side
-        image: Any = Image.open(content)
-        if image.format not in ("MPO", "PSD") and getattr(image, "n_frames", 1) > 1:
-            raise refuse(f"of {image.n_frames} frames", "save the one to explain as PNG")
-        if image.mode in ("I", "F") or image.mode.startswith("I;16"):
-            raise refuse(f"whose white is not known (mode {image.mode})", "save it with 8 bits a pixel")
-        clear = "transparency" in image.info and image.mode != "P"  # of pixels before they were rounded
-        image = ImageOps.exif_transpose(image)
-        if image.has_transparency_data and (clear or image.convert("RGBA").getextrema()[3][0] < 255):
-            raise refuse("with pixels that are not opaque", "save it on a background, without transparency")
-        pixels = np.asarray(image.convert("RGB") if channels == 3 else image.convert("L"))
+    image: Any = given
+    if not isinstance(given, Image.Image):
+        path = Path(given).expanduser()
+        if path.suffix.lower() == ".npy":
+            return np.asarray(np.load(path, allow_pickle=False))
+        image = Image.open(io.BytesIO(path.read_bytes()))  # a path: Pillow scrambles a TIFF on its side
+    frames = getattr(image, "n_frames", 1) if getattr(image, "format", None) not in ("MPO", "PSD") else 1
+    clear = "transparency" in image.info and image.mode != "P"  # of pixels before they were rounded
+    turned = ImageOps.exif_transpose(image)
+    if turned.has_transparency_data:
+        lowest: Any = turned.convert("RGBA").getextrema()
+        clear = clear or lowest[3][0] < 255
+    deep = image.mode in ("I", "F") or image.mode.startswith("I;16")
+    if deep or clear or frames > 1 or channels not in (1, 3):
+        got = f"an image of mode {image.mode}, {frames} frames{', not opaque' * clear}"
+        expected = f"8 bits a pixel in each of {channels} channels, one frame, nothing transparent"
+        raise InputError("explain", got=got, expected=expected, hint="save it so as PNG, or as .npy")
+    pixels = np.asarray(turned.convert("RGB") if channels == 3 else turned.convert("L"))
     return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)

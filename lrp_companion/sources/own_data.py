@@ -18,8 +18,9 @@ import numpy as np
 
 from lrp_companion.arrays import on_cpu
 from lrp_companion.checks import InputError, SourceError
-from lrp_companion.sources.dataset import OWN_SUFFIXES, Dataset, whole_number
+from lrp_companion.sources.dataset import Dataset, whole_number
 
+SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 TEXT_COLUMNS, LABEL_COLUMN = ("text", "sentence"), "label"
 """Columns that are read where none is named."""
 MOST_CLASSES = 1 << 31
@@ -37,11 +38,10 @@ def read_file(path: Path) -> Columns:
         table = pq.ParquetFile(path).read()
         return _named(table.column_names, table.columns)
     with open(path, encoding="utf-8-sig", newline="") as file:
-        if suffix in (".csv", ".tsv"):
-            style = {"delimiter": "\t" if suffix == ".tsv" else ",", "strict": True}
-            names, *rows = [row for row in csv.reader(file, **style) if row]  # type: ignore[arg-type]
-            columns = list(zip(*rows, strict=True)) if rows else [()] * len(names)
-            return _named(names, columns)
+        if suffix in (".csv", ".tsv"):  # the reader of `datasets` would make one label of 01 and 1
+            delimiter = "\t" if suffix == ".tsv" else ","
+            names, *rows = [row for row in csv.reader(file, delimiter=delimiter, strict=True) if row]
+            return _named(names, list(zip(*rows, strict=True)) if rows else [()] * len(names))
         content = file.read()
     each = [content] if suffix == ".json" and content.startswith("[") else content.split("\n")
     read = [json.loads(part) for part in each if part.strip()]
@@ -62,13 +62,12 @@ def read_path(path: Path, split: str | None) -> tuple[Columns, str, str]:
         return read_file(path), path.stem, ""
     by_split: dict[str, list[Path]] = {}
     for file in sorted(path.iterdir()):  # as the hub names them: train.csv, or train-00000-of-00002.parquet
-        if file.suffix.lower() in OWN_SUFFIXES:
+        if file.suffix.lower() in SUFFIXES:
             by_split.setdefault(re.sub(r"-\d+-of-\d+$", "", file.stem), []).append(file)
     chosen = next(iter(by_split)) if split is None and len(by_split) == 1 else str(split)
     if chosen not in by_split:
-        got, expected = f"split {split!r} of {path}", f"one of {', '.join(by_split) or 'none: no files'}"
-        hint = "name one: split= in Python, --split on the command line"
-        raise InputError("load_dataset", got=got, expected=expected, hint=hint)
+        expected, hint = f"one of {', '.join(by_split) or 'none: no files'}", "split= or --split"
+        raise InputError("load_dataset", got=f"split {split!r} of {path}", expected=expected, hint=hint)
     parts = [read_file(file) for file in by_split[chosen]]
     return {n: [v for part in parts for v in _values(part[n])] for n in parts[0]}, path.resolve().name, chosen
 
@@ -88,55 +87,50 @@ def read_object(data: Any) -> tuple[Columns, str, str]:
 
 
 def _values(column: Any) -> list[Any]:
-    """One value per row, of a list, an array, a tensor, or a column of pandas or Arrow."""
+    """One value per row, of a list, an array, a tensor, a column of pandas or Arrow; None where missing."""
     plain = on_cpu(column)
     to_list = getattr(plain, "to_pylist", None) or getattr(plain, "tolist", None)
-    given = to_list() if to_list else plain
-    return [v.item() if getattr(v, "ndim", 1) == 0 and not _missing(v) else v for v in given]
+    found: list[Any] = [None if _missing(v) else v for v in (to_list() if to_list else plain)]
+    return [v.item() if getattr(v, "ndim", 1) == 0 else v for v in found]
+
+
+def _missing(value: Any) -> bool:
+    """Whether a value is missing: None, NaN, or what pandas and NumPy have in its place."""
+    is_nan = isinstance(value, float) and math.isnan(value)
+    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType", "MaskedConstant")
 
 
 def own_dataset(
-    data: Any,
-    *,
-    text: str | None = None,
-    pair: str | None = None,
-    label: str | None = None,
-    split: str | None = None,
-    name: str | None = None,
+    data: Any, *, split: str | None, text: str | None, pair: str | None, label: str | None, title: str | None
 ) -> Dataset:
-    """The user's own data as a `Dataset`, under its name.
-
-    Raises
-    ------
-    InputError : no column for the texts, or one that does not exist; no such split.
-    SourceError : no rows, or a row without text.
-
-    >>> columns = {"review": ["Fine.", "Dull.", "Fair."], "stars": [2, 0, 1]}
-    >>> print(own_dataset(columns, text="review", label="stars", name="mine").describe())
-    mine from memory: 3 texts, fingerprint be62f5dd4fe7
-    """
+    """The user's own data as a `Dataset`, under its name."""
     is_path = isinstance(data, (str, os.PathLike))
     where = os.fspath(data) if is_path else f"data of type {type(data).__name__}"
     columns, stem, part = read_path(Path(data).expanduser(), split) if is_path else read_object(data)
-    if split is not None and split != part:
-        got, expected = f"split {split!r} of {where}", "no split: it has none"
-        raise InputError("load_dataset", got=got, expected=expected, hint="leave it out")
     if text is None:
         text = next((column for column in TEXT_COLUMNS if column in columns), None)
     if label is None:
         label = LABEL_COLUMN if LABEL_COLUMN in columns else ""
-    for role, column in {"text": text, "pair": pair or text, "label": label or text}.items():
-        if column not in columns:
-            got = f"{where} and no column {column!r}" if column else f"{where} and no column for the texts"
-            expected = f"a column of {', '.join(columns) or 'none'}"
-            hint = f"name it: {role}= in Python, --{role} in the command"
-            raise InputError("load_dataset", got=got, expected=expected, hint=hint)
+    wrong = [name for name in (text, pair or text, label or text) if name not in columns]
+    if wrong or split not in (None, part):
+        got = f"{where} and no {f'column {wrong[0]!r}' if wrong else f'split {split!r}'}"
+        expected = f"one of the columns {', '.join(columns) or 'none'}, and a split if there are any"
+        hint = "name it: text=, pair=, label= in Python, --text, --pair, --label in the command"
+        raise InputError("load_dataset", got=got, expected=expected, hint=hint)
     texts = _texts(where, columns, str(text))
     pairs = _texts(where, columns, pair) if pair else ()
     labels, names = _labels(_values(columns[label])) if label else ([-1] * len(texts), ())
     source, ids = "file" if is_path else "memory", tuple(map(str, range(len(texts))))
-    title = name or stem or "texts"
-    return Dataset(title, part, source, ids, np.array(labels), texts=texts, pairs=pairs, label_names=names)
+    return Dataset(
+        title or stem or "texts",
+        part,
+        source,
+        ids,
+        np.array(labels),
+        texts=texts,
+        pairs=pairs,
+        label_names=names,
+    )
 
 
 def _texts(where: str, columns: Columns, column: str) -> tuple[str, ...]:
@@ -156,24 +150,16 @@ def _labels(values: Sequence[Any]) -> tuple[list[int], tuple[str, ...]]:
     Whole numbers are names, too, where one of them can be no class number, such as -1, and where one of them
     is written in two ways, such as 1 and 1.0.
 
-    >>> _labels(["pos", "", "neg"]), _labels(["2", None, "0"]), _labels([1.0, float("nan")]), _labels([-1, 1])
-    (([1, -1, 0], ('neg', 'pos')), ([2, -1, 0], ()), ([1, -1], ()), ([0, 1], ('-1', '1')))
-    >>> _labels(["01", "1"])
-    ([0, 1], ('01', '1'))
+    >>> _labels(["pos", "", "neg"]), _labels(["2", None, "0"]), _labels([-1, 1]), _labels(["01", "1"])
+    (([1, -1, 0], ('neg', 'pos')), ([2, -1, 0], ()), ([0, 1], ('-1', '1')), ([0, 1], ('01', '1')))
     """
-    spelled = [None if _missing(value) or not str(value).strip() else str(value) for value in values]
+    spelled = [None if value is None or not str(value).strip() else str(value) for value in values]
     numbers = {text: whole_number(text) for text in spelled if text is not None}
-    known = {text: number for text, number in numbers.items() if number is not None}
-    if len(set(known.values())) < len(numbers):
-        places = {text: place for place, text in enumerate(sorted(numbers))}
-        return [-1 if text is None else places[text] for text in spelled], tuple(places)
-    if all(0 <= number < MOST_CLASSES for number in known.values()):
-        return [-1 if text is None else known[text] for text in spelled], ()
-    places = {text: place for place, text in enumerate(sorted(known, key=lambda text: known[text]))}
-    return [-1 if text is None else places[text] for text in spelled], tuple(str(known[t]) for t in places)
-
-
-def _missing(value: Any) -> bool:
-    """Whether a value is missing: None, NaN, or what pandas and NumPy have in its place."""
-    is_nan = isinstance(value, float) and math.isnan(value)
-    return value is None or is_nan or type(value).__name__ in ("NAType", "NaTType", "MaskedConstant")
+    known = {number for number in numbers.values() if number is not None}
+    all_numbers = len(known) == len(numbers)
+    if all_numbers and all(0 <= number < MOST_CLASSES for number in known):
+        return [-1 if text is None else int(numbers[text] or 0) for text in spelled], ()
+    names = sorted(numbers, key=lambda text: (numbers[text] or 0) if all_numbers else text)
+    places = {text: place for place, text in enumerate(names)}
+    shown = tuple(str(numbers[text]) if all_numbers else text for text in names)
+    return [-1 if text is None else places[text] for text in spelled], shown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -17,7 +17,9 @@ from lrp_companion.families.wiring import LayerWiring, SoftCap
 from lrp_companion.tape.steps import MapStep, NormStep, keeps, normed, through
 
 Sides = tuple[Tensor, ...]
-"""Queries, keys and values of some heads, (B, h, T, d) each; where scores have a bias, this, (1, h, T, T)."""
+"""Queries, keys and values of some heads, (B, h, T, d) each; where scores have a bias, this, (1, h, T, T),
+and where they have relative positions, these as keys and as queries, (1, h, N, d) each.
+"""
 AtAngles = tuple[Tensor, ...]
 """Relevance of positions at a layer's cosines and at its sines, (..., B, T) each; () where the angles of its
 rotations are constants, or there are none.
@@ -46,7 +48,14 @@ class Angles:
     def rotate(self, x: Tensor) -> Tensor:
         """Queries or keys (B, H, T, d), each rotated by its position's angles."""
         # a rotation by an angle for each pair of the halves of d, as `rules.turn` pairs them
-        return x * self.cos + rules.turn(x) * self.sin
+        x, rest = self.parts(x)
+        x = x * self.cos + rules.turn(x) * self.sin
+        return torch.cat([x, rest], -1) if rest.shape[-1] else x
+
+    def parts(self, x: Tensor) -> Sequence[Tensor]:
+        """The first of the d numbers, which are rotated, and the others, which may be none."""
+        width = self.cos.shape[-1]
+        return x[..., :width], x[..., width:]
 
 
 Shares = tuple[tuple[float, float], tuple[float, float]]
@@ -105,6 +114,9 @@ class Context:
     added : what is added to what the heads read, (B, H, k, d); None: nothing.
     shares : what the factors of `O = A V` and of `Z = Q K^T` receive on the way back, each pair summing to 1.
     cuts : paths that carry nothing back.
+    classes : of relative positions, (N,), and the place in these of each query and key, (1, 1, T, T).
+    heard : where a mask closes tokens whole, the mask (B, T, 1), and weights of the mean (B, 1, 1, T) that
+        those read which are closed.
     """
 
     heads: int
@@ -118,6 +130,8 @@ class Context:
     added: Tensor | None = None
     shares: Shares = HALVES
     cuts: tuple[PathCut, ...] = ()
+    classes: tuple[Tensor, Tensor] | None = None
+    heard: tuple[Tensor, Tensor] | None = None
 
     def rows(self, x: Tensor) -> Tensor:
         """Of tensors (B or 1, ..., T, d) what is `asking`, (B, ..., k, d)."""
@@ -137,6 +151,9 @@ class Context:
         bias = tuple(one.to(device) for one in self.bias)
         cuts = tuple(one.to(device) for one in self.cuts)
         tensors: dict[str, Any] = {"masked": masked, "keep": keep, "asking": asking, "added": added}
+        for name in ("classes", "heard"):
+            pair = getattr(self, name)
+            tensors[name] = None if pair is None else tuple(one.to(device) for one in pair)
         return replace(self, angles=angles, bias=bias, cuts=cuts, **tensors)
 
 
@@ -168,15 +185,51 @@ class Side:
         at_angles: AtAngles = ()
         if self.angles is not None:
             cos, sin = self.angles.cos, self.angles.sin
+            (g, rest), (x, _), (y, _) = (self.angles.parts(one) for one in (g, self.x, self.y))
             # PA-LRP: half of each product to the angle, Eq. (3); else the angles are weights, Eq. (1)
             if self.angles.factors:
-                g, g_cos, g_sin = rules.rotation_factors(g, self.x, cos, sin, self.y, eps=eps)
+                g, g_cos, g_sin = rules.rotation_factors(g, x, cos, sin, y, eps=eps)
                 # R = a g, summed over heads and width: (..., B, H, T, d) to (..., B, T)
                 at_angles = (cos * g_cos).sum((-1, -3)), (sin * g_sin).sum((-1, -3))
             else:
-                g = rules.rotation(g, cos, sin, self.y, eps=eps)
+                g = rules.rotation(g, cos, sin, y, eps=eps)
+            g = torch.cat([g, rest], -1) if rest.shape[-1] else g
         # back through the norm of each head, (..., B, H, T, d) to (..., B, T, H d), and the map of all heads
         return self.map.backward(merge(through(self.norm, g, eps)), eps=eps), at_angles
+
+
+@dataclass(frozen=True)
+class Relative:
+    """Scores by relative positions, `q_j . P_d + k_i . S_d`: P and S (1, h, N, d), S with the scale of the
+    scores, and the place of d in them for each query and key, (B or 1, 1, T, T').
+    """
+
+    keys: Tensor
+    queries: Tensor
+    places: Tensor
+
+    @classmethod
+    def of(cls, wiring: LayerWiring, sides: Sequence[Tensor], places: Tensor) -> Relative:
+        keys, queries = sides
+        return cls(keys, queries * wiring.scale_of(queries.shape[-1]), places)
+
+    def scores(self, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Content to position, and position to content, (B, h, T, T') each."""
+        at = self.places.expand(*queries.shape[:2], -1, -1)
+        to_content = (keys @ self.queries.mT).gather(-1, at.mT).mT
+        return (queries @ self.keys.mT).gather(-1, at), to_content
+
+    def backward(self, g: Tensor, shares: tuple[float, float]) -> tuple[Tensor, Tensor]:
+        """Carry g (..., B, h, T, T') from the scores to queries and keys."""
+
+        def summed(g: Tensor, places: Tensor) -> Tensor:
+            # of each class the sum over its pairs, (..., B, h, T, N)
+            out = g.new_zeros(*g.shape[:-1], self.keys.shape[-2])
+            return out.scatter_add_(-1, places.expand_as(g), g)
+
+        to_query, to_key = shares
+        at_query = summed(g, self.places) @ (to_query * self.keys)
+        return at_query, summed(g.mT, self.places.mT) @ (to_key * self.queries)
 
 
 @dataclass(frozen=True)
@@ -184,7 +237,8 @@ class Heads:
     """Some heads at work: queries, keys and values (B, h, T, d), those of shared heads repeated; queries with
     the scale of the scores.
 
-    `attention` (B, h, T, T), `read` (B, h, T, d); `bias` is what is added to the scores, if anything.
+    `attention` (B, h, T, T), `read` (B, h, T, d); `bias` is what is added to the scores, if anything: that of
+    `relative`, if there is one.
     """
 
     wiring: LayerWiring
@@ -195,18 +249,23 @@ class Heads:
     read: Tensor
     bias: tuple[Tensor, ...]
     shares: Shares = HALVES
+    relative: Relative | None = None
 
     @classmethod
     def run(cls, wiring: LayerWiring, sides: Sides, context: Context) -> Heads:
         queries, keys, values, *bias = sides
         # s is 1 / sqrt(d) in most families
         queries = wiring.scale_of(queries.shape[-1]) * queries
+        relative = None
+        if context.classes is not None:
+            relative, bias = Relative.of(wiring, bias, context.rows(context.classes[1])), []
+            bias = list(relative.scores(queries, keys))
         scores = open_scores(wiring, queries, keys, tuple(bias), context)
         keep = context.keep
         # A = softmax(Z), and O = A V is what the heads read
         attention = scores.softmax(-1) if keep is None else KeptSoftmax.apply(scores, keep)
         read = attention @ values
-        return cls(wiring, queries, keys, values, attention, read, tuple(bias), context.shares)
+        return cls(wiring, queries, keys, values, attention, read, tuple(bias), context.shares, relative)
 
     @property
     def held(self) -> int:
@@ -256,13 +315,19 @@ class Heads:
             g_scores = rules.elementwise(g_scores, self._cap_slope)
         # the softmax does not conserve: the meter gets sum A g_A - sum Z g_Z
         keeps("softmax", lambda: self.attention * g_attention - self._scores() * g_scores)
-        for bias in self.bias:
+        for bias in () if self.relative else self.bias:
             keeps("biases", partial(torch.mul, bias, g_scores))
         # the scores themselves matter to the stabiliser only
         scores = self._scores() if eps else g_scores
         # Z = (s Q) K^T + B, Eq. (4): half to s Q (..., T, d), half to K, which comes out as K^T (..., d, T)
         factors = self.queries, self.keys.mT, scores
         g_query, g_key = rules.matmul(g_scores, *factors, eps=eps, shares=of_scores)
+        if self.relative is not None:  # a sum of three products: Eq. (4) for each, with Z as the output
+            g_scores = rules.stabiliser(scores, eps / 2) * g_scores
+            for share, bias in zip(reversed(of_scores), self.bias, strict=True):
+                keeps("positions", partial(torch.mul, share * bias, g_scores))
+            at_query, at_key = self.relative.backward(g_scores, of_scores)
+            g_query, g_key = g_query.add_(at_query), g_key.add_(at_key.mT)
         return g_value, g_query.mul_(self.wiring.scale_of(g_query.shape[-1])), g_key.mT
 
 
@@ -364,8 +429,10 @@ class AttentionStep:
         # heads that share keys and values read copies of them
         shared = repeated(keys.y, heads), repeated(split(value.y, of_keys), heads)
         work = HeadsInTurn if context.in_turn else Heads
-        bias = map(context.rows, context.bias)
-        at_work = work.run(wiring, (queries.y, *shared, *bias), context)
+        more = [context.rows(bias) for bias in context.bias]
+        if wiring.relative is not None and context.classes is not None:
+            more = wiring.relative.sides(context.classes[0], heads, queries.y.shape[-1])
+        at_work = work.run(wiring, (queries.y, *shared, *more), context)
         return cls(wiring, context, queries, keys, value, at_work)
 
     @property
@@ -385,6 +452,11 @@ class AttentionStep:
     def read(self) -> Tensor:
         """What the heads read, (B, H, T, d)."""
         read, added = self.at_work.read, self.context.added
+        if self.context.heard is not None:
+            heard, weights = self.context.heard
+            heard = self.context.rows(heard)[:, None]
+            values = repeated(split(self.value.y, self.key_heads), self.context.heads)
+            read = heard * read + (1 - heard) * (weights @ values)
         return read if added is None else read + added
 
     @property

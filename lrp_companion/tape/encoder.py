@@ -144,16 +144,21 @@ class HeadBlock:
 
 @dataclass(frozen=True)
 class EmbeddingBlock:
-    """The sum of word, position and type embeddings, its norm, and a projection to the hidden width."""
+    """The sum of word, position and type embeddings, its norm, and a projection to the hidden width; 0 where
+    a mask `heard` (B, T, 1) closes tokens whole.
+    """
 
     parts: dict[str, Tensor]
     total: Tensor
     norm: NormStep | None
     projection: MapStep | None
     output: Tensor
+    heard: Tensor | None = None
 
     def backward(self, g: Tensor, *, eps: float = 0.0) -> Tensor:
         """From g at the first layer's input to g at the sum of the embeddings (..., B, T, E)."""
+        if self.heard is not None:
+            g = self.heard.to(g.device) * g
         # y = P N(word + position + type): back in the other order, (..., B, T, D) to (..., B, T, E)
         if self.projection is not None:
             g = self.projection.backward(g.to(self.projection.y.device), eps=eps)
@@ -235,15 +240,18 @@ class Encoder:
         shares, cuts : how the backward pass treats products and paths, as in `attention.Context`.
         """
         w = self.wiring
-        embedding = self._embedding(self.embed(input_ids) if word is None else word, types)
+        count = len(w.layers) + 1
+        kept = [keep] * count if keep is None or isinstance(keep, Tensor) else list(keep)
+        heard = _Heard(w, attention_mask)
+        embedding = self._embedding(self.embed(input_ids) if word is None else word, types, heard.by(kept[0]))
         x = embedding.output
         # made once for all layers of a kind: rotations, which keys are closed to which queries, and a bias
         places = self.position_ids(input_ids.shape[1], x.device)
         turned = _Turned(w, x, places, attention_mask, angles_as_factors)
         closed = _Closed(w, attention_mask)
         bias = () if w.score_bias is None else (w.score_bias(places, places),)
-        count = len(w.layers) + 1
-        kept = [keep] * count if keep is None or isinstance(keep, Tensor) else list(keep)
+        relative = w.layers[0].relative
+        classes = None if relative is None else relative.of(places, places)
         more = [None] * count if added is None else list(added)
         readout = Readout.of(w.readout, attention_mask, x.dtype, place=place, keep=kept[-1])
         asking, readout = readout.alone(len(x), x.device) if only_read else (None, readout)
@@ -252,7 +260,8 @@ class Encoder:
             here = asking if k == count - 2 else None
             seen = closed.to(wiring), kept[k], turned.of(wiring), bias
             cut = tuple(one for one in cuts if one.layers is None or k + 1 in one.layers)
-            context = Context(w.heads, *seen, gate, here, self.recompute, more[k], shares, cut)
+            pair = heard.by(kept[k])
+            context = Context(w.heads, *seen, gate, here, self.recompute, more[k], shares, cut, classes, pair)
             # a recomputed layer keeps `run` and its input instead of its inside
             run = partial(_run_layer, wiring, context)
             layers.append(RecomputedLayer.of(run, x) if self.recompute else run(x))
@@ -267,8 +276,10 @@ class Encoder:
         head = HeadBlock(final_norm, readout, pooled, tuple(steps))
         return Tape(embedding, tuple(layers), head, x.to(input_ids.device))
 
-    def _embedding(self, word: Tensor, types: Tensor | None) -> EmbeddingBlock:
-        """The embeddings from those of the words (B, T, E), and token types (B, T)."""
+    def _embedding(
+        self, word: Tensor, types: Tensor | None, heard: tuple[Tensor, Tensor] | None
+    ) -> EmbeddingBlock:
+        """The embeddings from those of the words (B, T, E), token types (B, T), and what `_Heard` gives."""
         w = self.wiring
         parts = {"word": word}
         if w.position is not None:
@@ -282,6 +293,8 @@ class Encoder:
         # each part (B, T, E) is kept: relevance at a part is its own value times the g of the sum
         total = torch.stack(list(parts.values())).sum(0) if len(parts) > 1 else word
         norm, y = normed(w.embedding_norm, total)
+        if heard is not None:
+            return EmbeddingBlock(parts, total, norm, None, heard[0].to(y.device) * y, heard[0])
         if w.projection is None:
             return EmbeddingBlock(parts, total, norm, None, y)
         projection = MapStep.run(w.projection, None, beside(w.projection, y))
@@ -350,6 +363,25 @@ class _Turned:
         """Tokens of each text, up to the last one that is not padding."""
         places = torch.arange(1, self.attention_mask.shape[1] + 1, device=self.attention_mask.device)
         return (self.attention_mask * places).amax(-1).tolist()
+
+
+@dataclass(frozen=True)
+class _Heard:
+    """Which tokens a mask closes whole (`Wiring.masks_whole`): the mask (B, T, 1), soft or not, and the
+    weights (B, 1, 1, T) of the mean over a text, up to its last token that is not padding.
+    """
+
+    wiring: Wiring
+    attention_mask: Tensor
+
+    def by(self, keep: Tensor | None) -> tuple[Tensor, Tensor] | None:
+        """Under a soft mask (B, T); None where no token is closed."""
+        mask = self.attention_mask
+        if not self.wiring.masks_whole or (keep is None and mask.all()):
+            return None
+        heard = mask.to(self.wiring.head[0][0].weight.dtype) if keep is None else mask * keep
+        ahead = (mask.flip(-1).cummax(-1).values.flip(-1) > 0).to(heard)
+        return heard.unsqueeze(-1), (ahead / ahead.sum(-1, keepdim=True))[:, None, None]
 
 
 @dataclass(frozen=True)

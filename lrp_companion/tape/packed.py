@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from lrp_companion.families.wiring import Wiring, beside
-from lrp_companion.tape.packed_layer import applied, attended, heads_of, rest
+from lrp_companion.tape.packed_layer import applied, attended, convolved, heads_of, rest
 from lrp_companion.tape.rows import Row, Whole, places_read, stretches_of
 
 
@@ -69,6 +69,10 @@ def packed_logits(
     distinct, place = torch.unique(triples * count + ids, return_inverse=True)
     places = distinct // count
     x = _embedded(wiring, embed(distinct % count), places // kinds, places % kinds)
+    if wiring.masks_whole:  # one more for the tokens that are left out, whose embedding is 0
+        left_out = np.concatenate([np.isin(np.arange(len(row)), row.unread) for row in rows])
+        place = place.masked_fill(torch.as_tensor(left_out, device=device), len(x))
+        x, places = torch.cat([x, torch.zeros_like(x[:1])]), torch.cat([places, places[:1]])
     for number, layer in enumerate(wiring.layers):
         if x.device != layer.device:
             x, positions, read, places, place = (
@@ -84,12 +88,15 @@ def packed_logits(
         else:
             query = heads_of(wiring, layer, "query", x, at, length)[place]
             key, value, x = key[place], value[place], x[place]
+            e = x
             if last:
                 query, x = query[read], x[read]
         if whole is not None:
             whole.keys.append(key)
             whole.values.append(value)
         x = rest(layer, x, attended(wiring, number, stretches, query, key, value, last=last))
+        if layer.convolution is not None:
+            x = convolved(layer.convolution, stretches, x, e, last=last)
     x = applied(wiring.final_norm, x)
     if wiring.readout == "two":
         x = torch.cat([x[read], x[read + 1]], dim=1)

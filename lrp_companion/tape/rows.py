@@ -100,14 +100,22 @@ class Stretch:
         """What is added to scores, (rows, H, T or k, K): in the `last` layer of k queries; None: nothing."""
         if wiring.score_bias is None:
             return None
-        at = self.positions.gather(1, self.read) if last else self.positions
-        return wiring.score_bias(at, self.keyed).to(at.device)
+        return wiring.score_bias(self.of_asking(self.positions, last), self.keyed).to(self.positions.device)
+
+    def of_asking(self, x: Tensor, last: bool) -> Tensor:
+        """Of x (rows, T) what belongs to the queries: in the `last` layer (rows, k)."""
+        return x.gather(1, self.read) if last else x
+
+    def heard(self, x: Tensor, *, last: bool) -> Tensor:
+        """x (rows, T or k, D) with 0 at tokens that are left out."""
+        return x if self.open is None else self.of_asking(self.open[:, 0, 0], last).unsqueeze(-1) * x
 
     def mask(self, wiring: Wiring, layer: LayerWiring, *, last: bool) -> Tensor | None:
         """Which keys queries may read, (rows, 1, T or k, K): in the `last` layer k of each; None: all."""
-        at = self.positions.gather(1, self.read) if last else self.positions
-        closed = closed_by_place(wiring, layer.window, at, self.keyed)
+        closed = closed_by_place(wiring, layer.window, self.of_asking(self.positions, last), self.keyed)
         if closed is None or self.open is None:
+            if self.open is not None and wiring.masks_whole:
+                return self.open & self.of_asking(self.open[:, 0, 0], last)[:, None, :, None]
             return self.open if closed is None else ~closed
         return self.open & ~closed
 
