@@ -2,11 +2,12 @@
 
     python results/edge-formula/make.py mpnet --limit 60 --data-dir DATA --out results/edge-formula/base.json
     python results/edge-formula/make.py smollm2-sst2 --model GGUF --limit 100 ... --out .../smollm2-sst2.json
-    python results/edge-formula/make.py vit|planted ...
+    python results/edge-formula/make.py vit|planted|WIRING ...
 
-LOO and the maps of known methods are those of `results/base` and `results/smollm2`, and the texts are the
-first ones of these samples. The ViT explains the first images of `results/vit`'s sample, with LOO anew. Of
-`planted` it is kept in which sentences all planted words have the largest scores. Numbers only, text by text.
+LOO and the maps of known methods are those of `results/base` and `results/smollm2`, LOO and Shapley values of
+a wiring those of `results/shapley`; the texts are the first ones of these samples. The ViT explains the first
+images of `results/vit`'s sample, with LOO anew. Of `planted` it is kept in which sentences all planted words
+have the largest scores. Numbers only, text by text.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import json
 import runpy
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from lrp_book.records import config_of, planted, real, rounded
+from lrp_book.records import config_of, planted, real, rounded, shapley
 
 import lrp_companion as lrp
 from lrp_companion.attribution import Attribution
@@ -34,10 +36,23 @@ RECORDS = Path(__file__).resolve().parents[1]
 SECANT, GROUPS = "secant-mask-gradient:special=secant", "mask-gradient:groups=4"
 NEW = ("key-cut", "lrp:cut=key+sinks", "lrp:cut=key+all", SECANT, f"{SECANT}:groups=4")
 KNOWN = ("attnlrp", "cp-lrp", "mask-gradient")
+WIRINGS = ("post-ln-first", "post-ln-mean", "modernbert", "gpt2", "llama")
+SMOLLM2 = ("smollm2-facts", "smollm2-sentences", "smollm2-sst2")
+ENCODERS = {"mpnet": "MPNet", "vit": "ViT", **dict.fromkeys(SMOLLM2, "SmolLM2")}
 RULES = ("shortcut", "redundant", "conjunction", "negator")
 Maps = dict[str, np.ndarray]
-Case = tuple[int, Maps, np.ndarray, np.ndarray]
-"""An example: its row, maps by method, LOO, and which tokens are words."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """An example: its row, maps by method, LOO, which tokens are words and special, and Shapley values."""
+
+    row: int
+    maps: Maps
+    loo: np.ndarray
+    words: np.ndarray
+    special: np.ndarray
+    shapley: np.ndarray | None = None
 
 
 def explained(clf: Classifier, encoded: Any, target: int, calls: tuple[str, ...]) -> Maps:
@@ -70,7 +85,7 @@ def of_mpnet(training: str, limit: int, data_dir: str) -> tuple[dict[str, Any], 
         for k, text in enumerate(encoded):
             maps, loo, _ = kept(arrays, k, "+position")
             maps |= explained(clf, text, int(arrays["target"][k]), NEW)
-            yield int(arrays["example"][k]), maps, loo, ~text.special
+            yield Case(int(arrays["example"][k]), maps, loo, ~text.special, text.special)
 
     return config_of(clf, data, encoded, 0), cases()
 
@@ -90,7 +105,7 @@ def of_smollm2(name: str, model: str, limit: int, data_dir: str) -> tuple[dict[s
         for row, text in zip(rows, encoded, strict=True):
             maps, loo, words = kept(arrays, arrays["example"].tolist().index(row), "")
             maps |= explained(contrasts, text, pairs.index(ids[row]), NEW)
-            yield row, maps, loo, words
+            yield Case(row, maps, loo, words, text.special)
 
     return config_of(clf, data, encoded, 0), cases()
 
@@ -107,20 +122,44 @@ def of_vit(limit: int, data_dir: str) -> tuple[dict[str, Any], Iterator[Case]]:
     def cases() -> Iterator[Case]:
         for row, image, target in zip(rows, encoded, targets, strict=True):
             maps = explained(clf, image, target, ("loo", *KNOWN, GROUPS, *NEW))
-            yield row, maps, maps.pop("loo"), ~image.special
+            yield Case(row, maps, maps.pop("loo"), ~image.special, image.special)
+
+    return config_of(clf, data, encoded, 0), cases()
+
+
+def of_wiring(wiring: str, limit: int, data_dir: str) -> tuple[dict[str, Any], Iterator[Case]]:
+    clf = lrp.load_classifier(str(RECORDS.parent / "training" / "wirings" / wiring))
+    data = load_dataset("sst2", data_dir=data_dir)
+    record = {text["example"]: text for text in shapley.read(RECORDS / "shapley" / f"{wiring}.npz")}
+    rows = data.order(limit, seed=0)
+    encoded = clf.encode([data.texts[k] for k in rows])
+
+    def cases() -> Iterator[Case]:
+        for row, text in zip(rows, encoded, strict=True):
+            of = record[row]
+            maps = explained(clf, text, of["target"], (*KNOWN, GROUPS, *NEW))
+            yield Case(row, maps, of["loo"].astype(float), ~text.special, text.special, of["shapley"])
 
     return config_of(clf, data, encoded, 0), cases()
 
 
 def agreements(made: dict[str, Any], of: Iterator[Case], write: Any) -> None:
-    """Put r of every map with LOO into `made`: words, all tokens; by Pearson and rank."""
+    """Put r of every map with LOO into `made`: words, all tokens; by Pearson and rank. The same with Shapley
+    values at the words, where they are known.
+    """
     made |= {"examples": [], "r": {}}
-    for row, maps, loo, words in of:
-        maps["secant-mask-gradient"] = np.where(words, maps[SECANT], loo)
-        made["examples"].append(row)
+    for case in of:
+        maps, words, loo = case.maps, case.words, case.loo
+        if case.special.any():
+            maps["secant-mask-gradient"] = np.where(case.special, loo, maps[SECANT])
+        made["examples"].append(case.row)
         for call, scores in maps.items():
             r = [f(scores[at], loo[at]) for at in (words, words | True) for f in (pearson, spearman)]
             made["r"].setdefault(call, []).append(rounded(r))
+        if case.shapley is not None:
+            for call, scores in {"loo": loo, **maps}.items():
+                r = [f(scores[words], case.shapley[words]) for f in (pearson, spearman)]
+                made.setdefault("r with Shapley", {}).setdefault(call, []).append(rounded(r))
         write()
     print({call: np.nanmean(np.array(rows, float), 0).round(3).tolist() for call, rows in made["r"].items()})
 
@@ -146,14 +185,13 @@ def of_planted(wiring: str, limit: int, data_dir: str) -> dict[str, Any]:
 def main() -> None:
     """Make one record."""
     parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__)
-    smollm2 = [f"smollm2-{name}" for name in ("facts", "sentences", "sst2")]
-    parser.add_argument("what", choices=("mpnet", *smollm2, "vit", "planted"))
+    parser.add_argument("what", choices=("mpnet", *SMOLLM2, "vit", "planted", *WIRINGS))
     parser.add_argument("--model", help="the .gguf file of SmolLM2")
     parser.add_argument("--limit", type=int, default=60, help="texts")
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
-    made: dict[str, Any] = {"encoder": {"mpnet": "MPNet", "vit": "ViT"}.get(asked.what, "SmolLM2")}
+    made: dict[str, Any] = {"encoder": ENCODERS.get(asked.what, asked.what)}
     made |= {"start": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())} | surroundings()
 
     def write() -> None:
@@ -171,7 +209,10 @@ def main() -> None:
             agreements(made.setdefault(training, {"config": config}), cases, write)
     else:
         name = asked.what.removeprefix("smollm2-")
-        config, cases = of_vit(*given) if name == "vit" else of_smollm2(name, asked.model, *given)
+        if asked.what in SMOLLM2:
+            config, cases = of_smollm2(name, asked.model, *given)
+        else:
+            config, cases = of_vit(*given) if name == "vit" else of_wiring(name, *given)
         agreements(made.setdefault(name, {"config": config}), cases, write)
 
 

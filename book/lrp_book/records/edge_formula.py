@@ -3,7 +3,7 @@
 The predictions are `results/predictions/2026-11-29-edge-formula*.md`. A RUN has their six variants, or paths
 that are cut, or is a record of `results/edge-formula/make.py` (.json); rows of SST-2 that the trial saw are
 left out unless `--all` is given. Of several the means over encoders are printed, too. With `--shapley` the
-judge is not LOO but the Shapley values of `results/shapley`, at the words, for runs with maps.
+judge is not LOO but the Shapley values of `results/shapley`, at the words, where maps or r with them are kept.
 """
 
 from __future__ import annotations
@@ -98,18 +98,16 @@ def with_shapley(run: Any, *, seen: bool = False) -> xr.DataArray:
     return xr.DataArray(r, axes, list(axes))
 
 
-def of_record(path: str) -> tuple[str, list[xr.DataArray]]:
-    """The encoder of a record of `results/edge-formula/make.py`, and r with LOO of each training in it."""
+def of_record(path: str, judge: str = "r") -> tuple[str, list[xr.DataArray]]:
+    """The encoder of a record of `results/edge-formula/make.py`, and r of each training in it."""
     made = json.loads(Path(path).read_text(encoding="utf-8"))
-    return made["encoder"], [
-        xr.DataArray(
-            np.array(list(one["r"].values()), float),
-            {"explainer": list(one["r"]), "example": one["examples"], "reading": list(READINGS)},
-            ["explainer", "example", "reading"],
-        )
-        for one in made.values()
-        if "r" in one
-    ]
+    every = []
+    for one in (one for one in made.values() if judge in one):
+        r = np.array(list(one[judge].values()), float)
+        readings = list(READINGS)[: r.shape[-1]]
+        axes = {"explainer": list(one[judge]), "example": one["examples"], "reading": readings}
+        every.append(xr.DataArray(r, axes, list(axes)))
+    return made["encoder"], every
 
 
 def with_rule(r: xr.DataArray) -> xr.DataArray:
@@ -163,7 +161,7 @@ def main(*arguments: str) -> None:
             encoder, judge = Path(run.model).name, with_shapley if "--shapley" in arguments else agreement
             parts = [judge(run, seen="--all" in arguments)]
         else:
-            encoder, parts = of_record(folder)
+            encoder, parts = of_record(folder, "r with Shapley" if "--shapley" in arguments else "r")
         parts = [with_rule(r) for r in parts]
         for number, r in enumerate(parts):
             rows = r.example.values.tolist()
