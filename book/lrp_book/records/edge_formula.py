@@ -3,7 +3,7 @@
 The predictions are `results/predictions/2026-11-29-edge-formula*.md`. A RUN has their six variants, or paths
 that are cut, or is a record of `results/edge-formula/make.py` (.json); rows of SST-2 that the trial saw are
 left out unless `--all` is given. Of several the means over encoders are printed, too. With `--shapley` the
-judge is not LOO but the Shapley values of `results/shapley`, at the words, where maps or r with them are kept.
+judge is not LOO but the Shapley values of `results/shapley`, at the words, where maps or r with them stand.
 """
 
 from __future__ import annotations
