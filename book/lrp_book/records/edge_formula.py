@@ -103,7 +103,7 @@ def of_record(path: str, judge: str = "r") -> tuple[str, list[xr.DataArray]]:
     """The encoder of a record of `results/edge-formula/make.py`, and r of each training in it."""
     made = json.loads(Path(path).read_text(encoding="utf-8"))
     every = []
-    for one in (one for one in made.values() if judge in one):
+    for one in (one for one in made.values() if isinstance(one, dict) and judge in one):
         r = np.array(list(one[judge].values()), float)
         readings = list(READINGS)[: r.shape[-1]]
         axes = {"explainer": list(one[judge]), "example": one["examples"], "reading": readings}
