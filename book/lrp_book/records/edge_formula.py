@@ -62,6 +62,9 @@ PAIRS = (
     ("secant-mask-gradient:special=secant", "loo"),
     ("cp-lrp", "attnlrp"),
     ("rule", "attnlrp"),
+    ("rule", "cp-lrp"),
+    ("secant-mask-gradient", "attnlrp"),
+    ("secant-mask-gradient", "mask-gradient"),
 )
 
 
