@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lrp_book.records.edge_formula import METHODS, agreement
+from lrp_book.records.edge_formula import METHODS, agreement, of_record, with_rule, with_shapley
 from test_propagation import assert_near, network
 from tiny_models import TEXTS, build, mean_pooled, randomise
 
@@ -188,13 +189,30 @@ def test_the_page_alone_is_enough() -> None:
 
 
 def test_the_page_has_the_numbers_of_the_record() -> None:
-    page = (RECORDS.parents[1] / "book" / "edge_formula.md").read_text(encoding="utf-8")
+    page = (RECORDS.parents[1] / "docs" / "edge-formula.md").read_text(encoding="utf-8")
     _, _, *rows = page.split("<!-- measured -->\n")[1].split("<!-- end -->")[0].splitlines()
-    said = {row[0].strip(): [float(x) for x in row[1:]] for line in rows if (row := line.split("|")[1:-1])}
+    said = {row[0].strip(): [float(x) for x in row[1:5]] for line in rows if (row := line.split("|")[1:-1])}
     r = agreement(load_run(RECORDS / "sst2-companion")).mean("example")
     for name, means in zip(map(METHODS.get, r.explainer.values), r.values.T, strict=True):
         np.testing.assert_allclose(said.pop(str(name)), means, atol=5.1e-4)
     assert not said
+
+
+def test_the_page_has_what_shapley_values_say() -> None:
+    page = (RECORDS.parents[1] / "docs" / "edge-formula.md").read_text(encoding="utf-8")
+    r = with_shapley(load_run(RECORDS / "sst2-companion")).mean("example")
+    said = dict(re.findall(r"^\| ([\w -]+) \| (\.\d+ \| \.\d+) \| \|", page, re.MULTILINE))
+    assert len(said) == 6
+    for name, means in zip(map(METHODS.get, r.explainer.values), r.values, strict=True):
+        if name in said:
+            np.testing.assert_allclose([float(x) for x in said[name].split("|")], means, atol=5.1e-4)
+
+
+def test_where_no_token_is_special_the_rule_is_the_keys_of_sinks() -> None:
+    """GPT-2's wiring has no special tokens, Llama's has one."""
+    for name, other in {"gpt2": "lrp:cut=key+sinks", "llama": "key-cut"}.items():
+        _, (r,) = of_record(str(RECORDS / f"{name}.json"))
+        assert with_rule(r).sel(explainer="rule", drop=True).equals(r.sel(explainer=other, drop=True))
 
 
 class TestCuts:
