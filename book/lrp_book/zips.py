@@ -8,31 +8,31 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import sys
+import io
+import json
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import nbformat
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 import lrp_companion
-from lrp_companion.lab.record import CHECKSUMS, RECORDS, archive
+from lrp_companion.lab.record import CHECKSUMS, archive
 
-LIMIT = 5_000_000
-"""Bytes of a chapter's zip, where its readers can fetch what does not fit."""
-OF_LAYERS = {"masks.parquet", "lattice.parquet", "lattice_means.parquet"}
-"""Tables of a run that only `Record.layers` reads."""
 HOW = f"""How to run this chapter. WHEELS is the folder of the wheels: files of a release, or made in a
 checkout by `python3 packaging/build.py WHEELS`.
 
     python -m pip install --find-links WHEELS "lrp-companion[book]=={lrp_companion.__version__}" jupyterlab
     python -m pip install --find-links WHEELS --no-deps lrp-companion-model
     jupyter lab
-"""
-MISSING = f"""
-Not in this zip, which has at most {LIMIT / 1e6:.0f} MB, but fetched by `open_record` where the variable
-{RECORDS} is {{address}}:
-{{names}}.
+
+The records are here as far as the notebook reads them; whole they are in a checkout and with a release.
 """
 
 
@@ -43,34 +43,79 @@ def files_of(record: Path) -> list[Path]:
     return [path for ending in (".npz", ".json") if (path := record.with_suffix(ending)).is_file()]
 
 
-def write_chapter(
-    notebook: Path, opened: Iterable[str], records: Path, target: Path, *, address: str = ""
-) -> Path:
-    """Write a chapter's zip: the notebook without outputs, the records that it opens, how to run it.
+def write_chapter(notebook: Path, watched: Iterable[str], records: Path, target: Path) -> Path:
+    """Write a chapter's zip: the notebook without outputs, what it reads of the records, how to run it.
 
-    With the address of a release the zip keeps to `LIMIT`: the smaller records come first, and what does not
-    fit is named in its README. Without one there is all in it.
+    `watched` are lines of `watch`: the files that it opened, and what it read of runs on texts and of arrays.
     """
     chapter = nbformat.read(notebook, as_version=4)
     for cell in chapter.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    layers = any(".layers" in cell.source for cell in chapter.cells if cell.cell_type == "code")
-    wanted = {tuple(files_of(records / name)) for name in opened}
-    kept = [[path for path in files if layers or path.name not in OF_LAYERS] for files in wanted]
-    left_out, room = [], LIMIT - 100_000 if address else sys.maxsize
+    opened: set[Path] = set()
+    read: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+    for line in watched:
+        if line.startswith("["):
+            key, *what = json.loads(line)
+            read[key].append(tuple(what))
+        else:
+            opened |= set(files_of(records / line))
     target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
         bundle.writestr(notebook.name, nbformat.writes(chapter) + "\n")
-        for files in sorted(kept, key=lambda files: sum(path.stat().st_size for path in files)):
-            room -= sum(path.stat().st_size for path in files)
-            if files and room < 0:
-                left_out.append(name_of(files[0], records))
-            for path in files if room >= 0 else ():
-                bundle.write(path, f"results/{path.relative_to(records).as_posix()}")
-        missing = MISSING.format(address=address, names=", ".join(sorted(left_out))) if left_out else ""
-        bundle.writestr("README.txt", HOW + missing)
+        for path in sorted(opened):
+            name = path.relative_to(records).as_posix()
+            if (kept := cut(path, name_of(path, records), read)) is not None:
+                bundle.writestr(f"results/{name}", kept)
+        bundle.writestr("README.txt", HOW)
     return target
+
+
+def cut(file: Path, name: str, read: Mapping[str, list[tuple[Any, ...]]]) -> bytes | None:
+    """A file of a record without the values that were not read, or None if it is not needed.
+
+    In a table null stands for them, which `TextRun` refuses; arrays are left out. Digits, answers: whole.
+    """
+    out = io.BytesIO()
+    if file.suffix == ".npz" and name in read:
+        with np.load(file) as arrays:
+            used = {column for _, _, column, _ in read[name]} & set(arrays.files)
+            np.savez(out, **{column: arrays[column] for column in arrays.files if column in used})
+        return out.getvalue()
+    table = pq.read_table(file) if file.suffix == ".parquet" else None
+    key = table.schema.metadata[b"run"].decode() if table is not None else ""
+    if key not in read:
+        return file.read_bytes()
+    events = [event[1:] for event in read[key] if event[0] == file.stem]
+    if not events and file.stem.startswith("lattice"):
+        return None
+    if (None, None, None) not in events:  # else the table was read whole, as a frame
+        table = _cut(table, events)
+    real = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
+    pq.write_table(table, out, compression="zstd", compression_level=19, use_dictionary=real)
+    return out.getvalue()
+
+
+def _cut(table: pa.Table, events: list[tuple[Any, str, list[int] | None]]) -> pa.Table:
+    """The table with null for all values but those of the events: method or mask, column, places in lists."""
+    of = next((table[name].to_pylist() for name in ("method", "mask") if name in table.column_names), None)
+    for k, field in enumerate(table.schema):
+        if field.name in ("job", "method", "mask"):
+            continue
+        column = table[field.name].combine_chunks()
+        size = field.type.list_size if pa.types.is_fixed_size_list(field.type) else 1
+        kept = np.zeros((len(table), size), dtype=bool)
+        for which, name, places in events:
+            if name == field.name:
+                rows = np.array([which in (None, one) for one in of or [None] * len(table)])
+                kept[np.ix_(rows, range(size) if places is None else places)] = True
+        if size > 1:
+            flat = pc.if_else(pa.array(kept.ravel()), column.flatten(), None)
+            column = pa.FixedSizeListArray.from_arrays(flat, size)
+        else:
+            column = pa.array(column.to_pylist(), field.type, mask=~kept[:, 0])
+        table = table.set_column(k, field, column)
+    return table
 
 
 def name_of(file: Path, records: Path) -> str:

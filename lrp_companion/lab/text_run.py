@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,10 +18,12 @@ from lrp_companion.lab.base_run import (
     OVERLAPS,
     PARTS,
     PASSES,
+    READ,
     SUMS,
     TOP,
     Axes,
     Explanation,
+    Rows,
     Run,
     agreement_axes,
 )
@@ -91,7 +94,7 @@ class TextRun(Run):
 
     def r(self, explanation: Explanation, protocol: Protocol = DEFAULT_PROTOCOL) -> np.ndarray:
         """Agreement with LOO of each example under a protocol; NaN where undefined or not measured."""
-        table, axes = self._rows(explanation), self.manifest["axes"]
+        rows, axes = self._rows(explanation), self.manifest["axes"]
         choose("Run.r", "removal", protocol.removal, axes["removal"])
         statistics = axes["statistic"] if isinstance(explanation, str) else ["pearson"]
         if protocol.statistic not in statistics:
@@ -103,8 +106,10 @@ class TextRun(Run):
             )
         at = {"site": protocol.site, "tokens": protocol.tokens, "target": protocol.target}
         stored = agreement_axes(axes["removal"], statistics)
-        raw = stored.read(table["r"], **at, removal=protocol.removal, statistic=protocol.statistic)
-        total, size = SUMS.read(table["sum"], **at), SUMS.read(table["size"], **at)
+        raw = rows.read(stored, "r", **at, removal=protocol.removal, statistic=protocol.statistic)
+        if protocol.map != "sum-to-one":  # a positive scale, which r does not see
+            return raw
+        total, size = rows.read(SUMS, "sum", **at), rows.read(SUMS, "size", **at)
         loo_total, loo_size = self._loo_sums(protocol)
         return at_map(raw, protocol.map, sums=(total, loo_total), sizes=(size, loo_size))
 
@@ -122,30 +127,30 @@ class TextRun(Run):
         self, explanation: Explanation, *, site: str = "word", tokens: str = "all", target: str = "logit"
     ) -> np.ndarray:
         """1 if the sum of the map is negative, else 0; NaN if there is no map."""
-        sums = SUMS.read(self._rows(explanation)["sum"], site=site, tokens=tokens, target=target)
+        sums = self._rows(explanation).read(SUMS, "sum", site=site, tokens=tokens, target=target)
         return np.where(np.isnan(sums), np.nan, sums < 0)
 
     def share(self, explanation: Explanation, *, token: str = "special", site: str = "word") -> np.ndarray:
         """The share of sum |R| on "first" ([CLS]), "last" ([SEP]) or all "special" tokens, for the logit."""
-        table = self._rows(explanation)
-        whole = self._size(table, site, "all")
+        rows = self._rows(explanation)
+        whole = self._size(rows, site, "all")
         with np.errstate(invalid="ignore", divide="ignore"):
             if token == "special":
-                return 1 - self._size(table, site, "no-special") / whole
-            parts = PARTS.read(table[token], part=list(SITE_PARTS[site]))
+                return 1 - self._size(rows, site, "no-special") / whole
+            parts = rows.read(PARTS, token, part=list(SITE_PARTS[site]))
             return np.abs(np.nansum(parts, 1)) / whole
 
     def parts(self, explanation: Explanation, *, token: str = "first", site: str = "word") -> np.ndarray:
         """Relevance of the "first" ([CLS]) or "last" ([SEP]) token by part (word, position, type), signed,
         divided by sum |R|; (n, 3).
         """
-        table = self._rows(explanation)
+        rows = self._rows(explanation)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return PARTS.read(table[token]) / self._size(table, site, "all")[:, None]
+            return rows.read(PARTS, token) / self._size(rows, site, "all")[:, None]
 
-    def _size(self, table: pa.Table, site: str, tokens: str) -> np.ndarray:
+    def _size(self, rows: Rows, site: str, tokens: str) -> np.ndarray:
         """Sum |R| of the maps of the logit."""
-        return SUMS.read(table["size"], site=site, tokens=tokens, target="logit")
+        return rows.read(SUMS, "size", site=site, tokens=tokens, target="logit")
 
     def overlap(
         self, method: str, *, k: int = 3, site: str = "word", tokens: str = "no-special"
@@ -169,21 +174,21 @@ class TextRun(Run):
 
     def passes(self, method: str) -> np.ndarray:
         """Forward and backward passes that each example cost, (n, 2)."""
-        return PASSES.read(self._near_column(method, "passes"))
+        return self._near(method, "passes").read(PASSES, "passes")
 
     def _nearness(self, method: str, name: str, axes: Axes, **at: Any) -> np.ndarray:
         choose(f"Run.{name}", "site", at["site"], SITES)
         choose(f"Run.{name}", "tokens", at["tokens"], TOKEN_CHOICES)
-        return axes.read(self._near_column(method, name), **at)
+        return self._near(method, name).read(axes, name, **at)
 
-    def _near_column(self, method: str, name: str) -> Any:
+    def _near(self, method: str, name: str) -> Rows:
         if not isinstance(method, str) or name not in self.tables["methods"].column_names:
             expected = "a method of a run that names methods beyond the default six"
             got = f"{name} of {method!r} in {self.name}"
             raise InputError(
                 f"Run.{name}", got=got, expected=expected, hint="such as --methods loo,attnlrp,mask-gradient"
             )
-        return self._rows(method)[name]
+        return self._rows(method)
 
     def maps(self, method: str, *, site: str = "word") -> list[np.ndarray]:
         """Maps (T,) of the logit at a site, special tokens included; of a run with --keep-maps."""
@@ -193,7 +198,7 @@ class TextRun(Run):
     def map_parts(self, method: str) -> list[dict[str, np.ndarray]]:
         """The same by part of the embedding, each (T,); a method without parts has its map under "word"."""
         rows = self._rows(method)
-        if "map" not in rows.column_names:
+        if "map" not in rows.table.column_names:
             got, hint = f"{self.name}, which keeps no maps", "run it again with that, and --loo-from this run"
             raise InputError("Run.maps", got=got, expected="a run with --keep-maps", hint=hint)
         stacked = [np.array(values).reshape(len(EMBEDDING_PARTS), -1) for values in rows["map"].to_pylist()]
@@ -227,11 +232,12 @@ class TextRun(Run):
                 expected="a run with --masks all",
                 hint="run it again with that",
             )
+        sys.audit(READ, self.manifest["key"], "lattice_means", None, "mean", None)
         rows = self.tables["lattice_means"].to_pylist()
         asked = {"part": part, "site": site, "tokens": tokens}
         return np.array([row["mean"] for row in rows if asked.items() <= row.items()])
 
-    def _rows(self, explanation: Explanation) -> pa.Table:
+    def _rows(self, explanation: Explanation) -> Rows:
         if isinstance(explanation, str):
             return self._sorted("methods", choose("Run", "method", explanation, self.methods))
         layers = check_layers("Run", explanation, self.layers)
@@ -244,15 +250,15 @@ class TextRun(Run):
             )
         return self._sorted("masks", mask_number(layers))
 
-    def _sorted(self, name: str, which: str | int | None) -> pa.Table:
+    def _sorted(self, name: str, which: str | int | None) -> Rows:
         """Rows of the examples in their order: all of a table, or those of a method or a mask."""
 
-        def rows() -> pa.Table:
+        def rows() -> Rows:
             table = self.tables[name]
             keep = np.isin(table[JOB].to_numpy(), self.examples)
             if which is not None:
                 keep &= np.asarray(table["method" if name == "methods" else "mask"].to_pylist()) == which
-            return table.filter(pa.array(keep)).sort_by(JOB)
+            return Rows(table.filter(pa.array(keep)).sort_by(JOB), (self.manifest["key"], name, which))
 
         return self.once((name, which), rows)
 
