@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import lrp_companion
+from lrp_companion.lab.folder import read_manifest, table_bytes
 from lrp_companion.lab.record import CHECKSUMS, archive
 
 HOW = f"""How to run this chapter. WHEELS is the folder of the wheels: files of a release, or made in a
@@ -90,32 +91,49 @@ def cut(file: Path, name: str, read: Mapping[str, list[tuple[Any, ...]]]) -> byt
     if not events and file.stem.startswith("lattice"):
         return None
     if (None, None, None) not in events:  # else the table was read whole, as a frame
-        table = _cut(table, events)
-    real = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
-    pq.write_table(table, out, compression="zstd", compression_level=19, use_dictionary=real)
-    return out.getvalue()
+        table = _cut(table, events, read_manifest(file.parent))
+    return table_bytes(table, key)
 
 
-def _cut(table: pa.Table, events: list[tuple[Any, str, list[int] | None]]) -> pa.Table:
+def _cut(table: pa.Table, events: list[Any], manifest: Mapping[str, Any]) -> pa.Table:
     """The table with null for all values but those of the events: method or mask, column, places in lists."""
-    of = next((table[name].to_pylist() for name in ("method", "mask") if name in table.column_names), None)
+    out, of = (
+        table,
+        next((table[name].to_pylist() for name in ("method", "mask") if name in table.column_names), None),
+    )
     for k, field in enumerate(table.schema):
         if field.name in ("job", "method", "mask"):
             continue
         column = table[field.name].combine_chunks()
+        chosen = [(which, places) for which, name, places in events if name == field.name]
+        if field.name == "after" and all(places for _, places in chosen):
+            out = out.set_column(k, field, _after(table, [places for _, places in chosen], manifest))
+            continue
         size = field.type.list_size if pa.types.is_fixed_size_list(field.type) else 1
         kept = np.zeros((len(table), size), dtype=bool)
-        for which, name, places in events:
-            if name == field.name:
-                rows = np.array([which in (None, one) for one in of or [None] * len(table)])
-                kept[np.ix_(rows, range(size) if places is None else places)] = True
+        for which, places in chosen:
+            rows = np.array([which in (None, one) for one in of or [None] * len(table)])
+            kept[np.ix_(rows, np.arange(size) if places is None else np.array(places))] = True
         if size > 1:
             flat = pc.if_else(pa.array(kept.ravel()), column.flatten(), None)
             column = pa.FixedSizeListArray.from_arrays(flat, size)
         else:
             column = pa.array(column.to_pylist(), field.type, mask=~kept[:, 0])
-        table = table.set_column(k, field, column)
-    return table
+        out = out.set_column(k, field, column)
+    return out
+
+
+def _after(table: pa.Table, chosen: list[list[int]], manifest: Mapping[str, Any]) -> pa.Array:
+    """Logits without each token, by the removals that were chosen: of the target alone, or of all classes."""
+    columns = (table[name].to_pylist() for name in ("after", "tokens", "target"))
+    out = []
+    for after, tokens, target in zip(*columns, strict=True):
+        values = np.array(after).reshape(len(manifest["axes"]["removal"]), tokens + 1, -1)
+        kept = np.zeros(values.shape, dtype=bool)
+        for removal, alone in chosen:
+            kept[removal, :, target if alone else slice(None)] = True
+        out.append(pa.array(values.ravel(), pa.float32(), mask=~kept.ravel()).to_pylist())
+    return pa.array(out, table["after"].type)
 
 
 def name_of(file: Path, records: Path) -> str:

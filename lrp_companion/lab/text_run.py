@@ -26,6 +26,7 @@ from lrp_companion.lab.base_run import (
     Rows,
     Run,
     agreement_axes,
+    left_out,
 )
 from lrp_companion.lab.folder import JOB
 from lrp_companion.masks import bypassed, mask_number
@@ -219,6 +220,7 @@ class TextRun(Run):
 
     def logits(self) -> np.ndarray:
         """Logits (n, classes) of the whole texts."""
+        sys.audit(READ, self.manifest["key"], "examples", None, "after", None)
         return np.stack([after[0, 0] for after in self._after])
 
     def mask_means(self, *, site: str = "word", tokens: str = "no-special", part: str = "all") -> np.ndarray:
@@ -264,16 +266,19 @@ class TextRun(Run):
 
     @cached_property
     def _after(self) -> list[np.ndarray]:
-        table = self._sorted("examples", None)
-        removals = len(self.manifest["axes"]["removal"])
-        return [
-            np.array(after).reshape(removals, tokens + 1, -1)
-            for after, tokens in zip(table["after"].to_pylist(), table["tokens"].to_pylist(), strict=True)
-        ]
+        rows, removals = self._sorted("examples", None), len(self.manifest["axes"]["removal"])
+        lists = rows.table["after"].combine_chunks()
+        flat = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
+        each = np.split(flat, lists.offsets.to_numpy()[1:-1] - lists.offsets[0].as_py())
+        sizes = rows["tokens"].to_pylist()
+        return [after.reshape(removals, size + 1, -1) for after, size in zip(each, sizes, strict=True)]
 
     def loo(self, protocol: Protocol = DEFAULT_PROTOCOL) -> list[np.ndarray]:
         """LOO maps (T,) of the examples under a removal and a target, special tokens included."""
-        where = self.manifest["axes"]["removal"].index(protocol.removal)
+        where, alone = self.manifest["axes"]["removal"].index(protocol.removal), protocol.target == "logit"
+        sys.audit(READ, self.manifest["key"], "examples", None, "after", [where, alone])
+        if any(np.isnan(after[where]).all() for after in self._after):
+            raise left_out(f"LOO by {protocol.removal}")
         return [
             loo_map(after[where], int(target), protocol.target, multi_label=self.multi_label)
             for after, target in zip(self._after, self.example_column("target"), strict=True)
