@@ -28,7 +28,7 @@ import nbformat
 import papermill
 from papermill.exceptions import PapermillExecutionError
 
-from lrp_book import nbgrader, sessions, zips
+from lrp_book import exercise_cells, nbgrader, sessions, zips
 from lrp_book import student as editions
 from lrp_book.parameters import check_names, check_parameters, check_values, from_make
 from lrp_book.sphinx import your_sentence
@@ -212,6 +212,7 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: b
     code = shutil.ignore_patterns("lrp_book", "*.egg-info", "pyproject.toml")
     shutil.copytree(root / "book", source / "book", ignore=code)
     sessions.write_pages(source / "book")
+    exercise_cells.write_pages(source / "book")
     for notebook in executed:
         shutil.copy(notebook, source / "notebooks")
     exercises = Path("notebooks", "exercises")
@@ -257,6 +258,8 @@ def refresh(root: Path, only: str = "") -> None:
     ------
     InputError : no notebook of that name.
     """
+    for notebook in sorted((root / "notebooks" / "exercises").glob("*.ipynb")):
+        nbformat.write(exercise_cells.fill(nbformat.read(notebook, as_version=4)), notebook)
     if only:
         folder = root / "notebooks"
         known = {path.stem: path for path in (*folder.glob("*.ipynb"), *folder.glob("exercises/*.ipynb"))}

@@ -80,9 +80,15 @@ def cut(file: Path, name: str, read: Mapping[str, list[tuple[Any, ...]]]) -> byt
     out = io.BytesIO()
     if file.suffix == ".npz" and name in read:
         with np.load(file) as arrays:
-            used = {column for _, _, column, _ in read[name]} & set(arrays.files)
-            np.savez(out, **{column: arrays[column] for column in arrays.files if column in used})
+            used = {column: arrays[column] for column in arrays.files if column in {e[2] for e in read[name]}}
+        if readings := _readings(read[name]):
+            used["r"] = used["r"][:, readings]
+        np.savez(out, **used)
         return out.getvalue()
+    if file.suffix == ".json" and (readings := _readings(read.get(name, []))):
+        config = json.loads(file.read_text(encoding="utf-8"))
+        config["config"]["readings"] = [config["config"]["readings"][k] for k in readings]
+        return json.dumps(config).encode()
     table = pq.read_table(file) if file.suffix == ".parquet" else None
     key = table.schema.metadata[b"run"].decode() if table is not None else ""
     if key not in read:
@@ -93,6 +99,11 @@ def cut(file: Path, name: str, read: Mapping[str, list[tuple[Any, ...]]]) -> byt
     if (None, None, None) not in events:  # else the table was read whole, as a frame
         table = _cut(table, events, read_manifest(file.parent))
     return table_bytes(table, key)
+
+
+def _readings(events: list[Any]) -> list[int]:
+    """The readings of an array of r by layers that were used, if each was chosen."""
+    return sorted({k for _, _, column, places in events if column == "r" and places for k in places})
 
 
 def _cut(table: pa.Table, events: list[Any], manifest: Mapping[str, Any]) -> pa.Table:

@@ -174,16 +174,29 @@ class Record:
                 return r_with_loo(part, named, **at).sel(example=chosen["text"]).values
 
             return Cells({"bypassed": list(masks), **axes, "text": part.examples.tolist()}, read)
-        of, order = self.config["config"], np.argsort(part["example"])
+        of = self.config["config"]
+        readings = [(site, COUNTED[tokens], statistic) for site, tokens, statistic in of["readings"]]
+        sites, tokens, statistics = (sorted(set(each)) for each in zip(*readings, strict=True))
         labels = [mask_label(mask) for mask in masks_on_paths(of["layers"])]
-        readings = pd.MultiIndex.from_tuples(
-            [(site, COUNTED[tokens], statistic) for site, tokens, statistic in of["readings"]],
-            names=["site", "tokens", "statistic"],
-        )
-        coords = xr.Coordinates.from_pandas_multiindex(readings, "reading")
-        flat = xr.DataArray(part["r"][order], dims=["text", "reading", "bypassed"]).assign_coords(coords)
-        r = flat.assign_coords(bypassed=labels, text=np.sort(part["example"])).unstack("reading")
-        return _made(r.transpose("bypassed", "site", "tokens", "statistic", "text"))
+        texts = part["example"].tolist()
+
+        def read_array(chosen: Mapping[str, list[Any]]) -> np.ndarray:
+            out = np.full(tuple(map(len, chosen.values())), np.nan, np.float32)
+            rows, columns = (
+                [of.index(one) for one in chosen[name]]
+                for of, name in ((texts, "text"), (labels, "bypassed"))
+            )
+            for place in np.ndindex(out.shape[1:4]):
+                reading = tuple(
+                    chosen[name][k] for name, k in zip(("site", "tokens", "statistic"), place, strict=True)
+                )
+                if reading in readings:
+                    values = part.at("r", readings.index(reading))
+                    out[(slice(None), *place)] = values[np.ix_(rows, columns)].T
+            return out
+
+        axes = {"bypassed": labels, "site": sites, "tokens": tokens, "statistic": statistics}
+        return Cells(axes | {"text": sorted(texts)}, read_array, np.dtype(np.float32))
 
 
 def open_record(name: str, *, results: str | os.PathLike[str] = "results", address: str = "") -> Record:
@@ -300,6 +313,11 @@ class Arrays(Mapping[str, np.ndarray]):
     def __getitem__(self, name: str) -> np.ndarray:
         sys.audit(READ, self.name, "", None, name, None)
         return self._arrays[name]
+
+    def at(self, name: str, place: int) -> np.ndarray:
+        """An array at one place of its second axis."""
+        sys.audit(READ, self.name, "", None, name, [place])
+        return self._arrays[name][:, place]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)

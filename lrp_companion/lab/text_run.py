@@ -221,7 +221,10 @@ class TextRun(Run):
     def logits(self) -> np.ndarray:
         """Logits (n, classes) of the whole texts."""
         sys.audit(READ, self.manifest["key"], "examples", None, "after", None)
-        return np.stack([after[0, 0] for after in self._after])
+        logits = np.stack([after[0, 0] for after in self._after])
+        if np.isnan(logits).any():
+            raise left_out("logits")
+        return logits
 
     def mask_means(self, *, site: str = "word", tokens: str = "no-special", part: str = "all") -> np.ndarray:
         """Mean r of all 2**L masks over the examples ("all") or over half of them ("first half", "second
@@ -234,7 +237,7 @@ class TextRun(Run):
                 expected="a run with --masks all",
                 hint="run it again with that",
             )
-        sys.audit(READ, self.manifest["key"], "lattice_means", None, "mean", None)
+        sys.audit(READ, self.manifest["key"], "lattice_means", None, None, None)
         rows = self.tables["lattice_means"].to_pylist()
         asked = {"part": part, "site": site, "tokens": tokens}
         return np.array([row["mean"] for row in rows if asked.items() <= row.items()])
@@ -277,12 +280,11 @@ class TextRun(Run):
         """LOO maps (T,) of the examples under a removal and a target, special tokens included."""
         where, alone = self.manifest["axes"]["removal"].index(protocol.removal), protocol.target == "logit"
         sys.audit(READ, self.manifest["key"], "examples", None, "after", [where, alone])
-        if any(np.isnan(after[where]).all() for after in self._after):
-            raise left_out(f"LOO by {protocol.removal}")
-        return [
-            loo_map(after[where], int(target), protocol.target, multi_label=self.multi_label)
-            for after, target in zip(self._after, self.example_column("target"), strict=True)
-        ]
+        targets = self.example_column("target").tolist()
+        pairs = [(after[where], target) for after, target in zip(self._after, targets, strict=True)]
+        if any(np.isnan(after[:, target] if alone else after).any() for after, target in pairs):
+            raise left_out(f"LOO by {protocol.removal} of the {protocol.target}")
+        return [loo_map(*pair, protocol.target, multi_label=self.multi_label) for pair in pairs]
 
     def _loo_sums(self, protocol: Protocol) -> tuple[np.ndarray, np.ndarray]:
         """Sum LOO and sum |LOO| of each example over the tokens that count."""
