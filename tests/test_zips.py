@@ -71,7 +71,7 @@ def test_what_a_zip_leaves_out_is_refused_and_not_called_undefined(zipped: tuple
     ):
         with pytest.raises(lrp.InputError, match="expected what this chapter"):
             read()
-    with pytest.raises(KeyError, match="cp-lrp"):
+    with pytest.raises(KeyError, match="explainer"):
         lrp.open_record("base/sst2-seed-0-maps", results=zipped[1] / "results").r.sel(explainer="cp-lrp")
 
 

@@ -150,8 +150,8 @@ def _after(table: pa.Table, chosen: list[list[int]], manifest: Mapping[str, Any]
 def name_of(file: Path, records: Path) -> str:
     """The name by which `open_record` opens the record that has this file.
 
-    >>> name_of(Path("results/base/touch.npz"), Path("results"))
-    'base/touch'
+    >>> name_of(Path("results/vit/mnist-seed-0.npz"), Path("results"))
+    'vit/mnist-seed-0'
     """
     run = (file.parent / "manifest.json").is_file()
     return (file.parent if run else file.with_suffix("")).relative_to(records).as_posix()
