@@ -24,7 +24,9 @@ import pyarrow.parquet as pq
 
 import lrp_companion
 from lrp_companion.lab.folder import read_manifest, table_bytes
+from lrp_companion.lab.load import TextRun, load_run
 from lrp_companion.lab.record import CHECKSUMS, archive
+from lrp_companion.schema import Protocol
 
 HOW = f"""How to run this chapter. WHEELS is the folder of the wheels: files of a release, or made in a
 checkout by `python3 packaging/build.py WHEELS`.
@@ -89,6 +91,13 @@ def cut(file: Path, name: str, read: Mapping[str, list[tuple[Any, ...]]]) -> byt
         config = json.loads(file.read_text(encoding="utf-8"))
         config["config"]["readings"] = [config["config"]["readings"][k] for k in readings]
         return json.dumps(config).encode()
+    if file.name == "manifest.json":
+        manifest = read_manifest(file.parent)
+        if asked := [of for e in read.get(manifest["key"], ()) if e[2] == "loo signs" for of in e[3]]:
+            run = load_run(file.parent)
+            assert isinstance(run, TextRun)
+            manifest["loo signs"] = {of: _signs(run, *of.split(" ")) for of in asked}
+        return json.dumps(manifest).encode()
     table = pq.read_table(file) if file.suffix == ".parquet" else None
     key = table.schema.metadata[b"run"].decode() if table is not None else ""
     if key not in read:
@@ -99,6 +108,12 @@ def cut(file: Path, name: str, read: Mapping[str, list[tuple[Any, ...]]]) -> byt
     if (None, None, None) not in events:  # else the table was read whole, as a frame
         table = _cut(table, events, read_manifest(file.parent))
     return table_bytes(table, key)
+
+
+def _signs(run: TextRun, removal: str, target: str, tokens: str) -> str:
+    """The signs of LOO's sums, which stand for all logits of the hidden tokens."""
+    signs = run.loo_signs(Protocol(removal=removal, target=target, tokens=tokens))
+    return "".join("-0+"[int(one) + 1] for one in signs)
 
 
 def _readings(events: list[Any]) -> list[int]:

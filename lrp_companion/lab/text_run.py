@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lrp_companion.attribution import SITE_PARTS, SITES, scores_at
+from lrp_companion.attribution import CANCELLED, SITE_PARTS, SITES, scores_at
 from lrp_companion.checks import InputError, choose
 from lrp_companion.lab.base_run import (
     EMBEDDING_PARTS,
@@ -111,8 +111,8 @@ class TextRun(Run):
         if protocol.map != "sum-to-one":  # a positive scale, which r does not see
             return raw
         total, size = rows.read(SUMS, "sum", **at), rows.read(SUMS, "size", **at)
-        loo_total, loo_size = self._loo_sums(protocol)
-        return at_map(raw, protocol.map, sums=(total, loo_total), sizes=(size, loo_size))
+        loo = self.loo_signs(protocol)
+        return at_map(raw, protocol.map, sums=(total, loo), sizes=(size, np.ones_like(loo)))
 
     def agreement(self, explanation: Explanation, protocol: Protocol = DEFAULT_PROTOCOL) -> Interval:
         """Mean r with its 95 % bootstrap interval."""
@@ -280,22 +280,31 @@ class TextRun(Run):
         """LOO maps (T,) of the examples under a removal and a target, special tokens included."""
         where, alone = self.manifest["axes"]["removal"].index(protocol.removal), protocol.target == "logit"
         sys.audit(READ, self.manifest["key"], "examples", None, "after", [where, alone])
+        return self._loo(protocol)
+
+    def _loo(self, protocol: Protocol) -> list[np.ndarray]:
+        where, alone = self.manifest["axes"]["removal"].index(protocol.removal), protocol.target == "logit"
         targets = self.example_column("target").tolist()
         pairs = [(after[where], target) for after, target in zip(self._after, targets, strict=True)]
         if any(np.isnan(after[:, target] if alone else after).any() for after, target in pairs):
             raise left_out(f"LOO by {protocol.removal} of the {protocol.target}")
         return [loo_map(*pair, protocol.target, multi_label=self.multi_label) for pair in pairs]
 
-    def _loo_sums(self, protocol: Protocol) -> tuple[np.ndarray, np.ndarray]:
-        """Sum LOO and sum |LOO| of each example over the tokens that count."""
+    def loo_signs(self, protocol: Protocol) -> np.ndarray:
+        """The sign of the sum of LOO of each example over the tokens that count; 0 where terms cancel."""
+        of = " ".join((protocol.removal, protocol.target, protocol.tokens))
+        sys.audit(READ, self.manifest["key"], "manifest", None, "loo signs", [of])
 
-        def sums() -> tuple[np.ndarray, np.ndarray]:
-            maps = self.loo(protocol)
+        def signs() -> np.ndarray:
+            if kept := self.manifest.get("loo signs", {}).get(of):  # in a chapter's zip
+                return np.array([{"+": 1.0, "-": -1.0}.get(one, 0.0) for one in kept])
+            maps = self._loo(protocol)
             if protocol.tokens == "no-special":
                 maps = [np.delete(loo, special) for loo, special in zip(maps, self.specials(), strict=True)]
-            return np.array([loo.sum() for loo in maps]), np.array([np.abs(loo).sum() for loo in maps])
+            total, size = (np.array([each.sum() for each in of]) for of in (maps, map(np.abs, maps)))
+            return np.where(np.abs(total) > CANCELLED * size, np.sign(total), 0.0)
 
-        return self.once(("loo", protocol.removal, protocol.target, protocol.tokens), sums)
+        return self.once(("loo signs", of), signs)
 
 
 def loo_map(after: np.ndarray, target: int, output: str, *, multi_label: bool) -> np.ndarray:
