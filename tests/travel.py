@@ -1,8 +1,8 @@
 """The chapters without a checkout: `python tests/travel.py [part of a name ...]` with a built book.
 
 Each chapter's zip is unpacked in an empty folder and run by papermill, on wheels; it must print what the book
-prints. Chapters with a widget run in JupyterLab, too, in Chromium. CI's step "visit" does the same with an environment that pip made; here the packages come from this environment,
-and the project alone from wheels.
+prints. Chapters with a widget run in JupyterLab, too, in Chromium. CI's step "visit" does the same with an
+environment that pip made; here the packages come from this environment, and the project alone from wheels.
 """
 
 from __future__ import annotations
