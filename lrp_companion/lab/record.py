@@ -436,15 +436,21 @@ def _parts_of(run: TextRun) -> Arrays:
 
 def _curves_of(part: Any) -> Cells:
     if isinstance(part, TextRun):
-        values = {name: [part.column(name, curve) for curve in ("morf", "lerf")] for name in part.methods}
-        texts = part.examples
+        names, texts, column = list(part.methods), part.examples.tolist(), part.column
     else:
-        order, texts = np.argsort(part["example"]), np.sort(part["example"])
+        order, texts = np.argsort(part["example"]), np.sort(part["example"]).tolist()
         names = [name.removeprefix("morf ") for name in part if name.startswith("morf ")]
-        values = {name: [part[f"{curve} {name}"][order] for curve in ("morf", "lerf")] for name in names}
-    stacked = np.array([[*two, two[1] - two[0]] for two in (np.asarray(v, float) for v in values.values())])
-    coords = {"explainer": list(values), "curve": ["morf", "lerf", "delta"], "text": texts}
-    return _made(xr.DataArray(stacked, coords, list(coords)))
+
+        def column(name: str, curve: str) -> np.ndarray:
+            return part[f"{curve} {name}"][order].astype(float)
+
+    def read(chosen: Mapping[str, list[Any]]) -> np.ndarray:
+        rows = [texts.index(text) for text in chosen["text"]]
+        two = [[column(name, curve)[rows] for curve in ("morf", "lerf")] for name in chosen["explainer"]]
+        of = [{"morf": morf, "lerf": lerf, "delta": lerf - morf} for morf, lerf in two]
+        return np.array([[values[curve] for curve in chosen["curve"]] for values in of])
+
+    return Cells({"explainer": names, "curve": ["morf", "lerf", "delta"], "text": texts}, read)
 
 
 def _by_text(part: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:
