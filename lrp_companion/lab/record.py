@@ -435,14 +435,15 @@ def _parts_of(run: TextRun) -> Arrays:
 
 
 def _curves_of(part: Any) -> Cells:
-    if isinstance(part, TextRun):
-        names, texts, column = list(part.methods), part.examples.tolist(), part.column
-    else:
-        order, texts = np.argsort(part["example"]), np.sort(part["example"]).tolist()
-        names = [name.removeprefix("morf ") for name in part if name.startswith("morf ")]
+    run = isinstance(part, TextRun)
+    texts = (part.examples if run else np.sort(part["example"])).tolist()
+    ends = part.methods if run else [name for name in part if name.startswith("morf ")]
+    names = [name.removeprefix("morf ") for name in ends]
 
-        def column(name: str, curve: str) -> np.ndarray:
-            return part[f"{curve} {name}"][order].astype(float)
+    def column(name: str, curve: str) -> np.ndarray:
+        if run:
+            return part.column(name, curve)
+        return part[f"{curve} {name}"][np.argsort(part["example"])].astype(float)
 
     def read(chosen: Mapping[str, list[Any]]) -> np.ndarray:
         rows = [texts.index(text) for text in chosen["text"]]
