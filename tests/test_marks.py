@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from pathlib import Path
 
 import nbformat
@@ -27,7 +28,7 @@ def notebook(path: Path, *names: str) -> None:
 
 @pytest.fixture
 def course(tmp_path: Path) -> Path:
-    """Five students: right and nothing, late, nothing handed in, not graded, metadata lost in part."""
+    """Five students: right, late, nothing handed in, not graded, metadata lost and a test deleted."""
     rows = [
         *(f"two,,,{name},,,,0.0,0.0,0.0,4.0" for name in ("ada", "bob", "cem", "dan", "eve")),
         f"one,{DUE},{BEFORE},ada,Lovelace,Ada,ada@example.org,2.0,0.0,2.0,2.0",
@@ -37,11 +38,14 @@ def course(tmp_path: Path) -> Path:
         f"one,{DUE},{BEFORE},eve,E,Eve,eve@example.org,1.0,0.0,1.0,2.0",
     ]
     (tmp_path / "grades.csv").write_text(HEAD + "\n".join(rows) + "\n", encoding="utf-8")
-    notebook(tmp_path / "source/one/one.ipynb", "a", "b")
-    for name, cells in {"ada": "ab", "bob": "ab", "dan": "", "eve": "a"}.items():
+    notebook(tmp_path / "source/one/one.ipynb", "a", "b", "c")
+    for name, cells in {"ada": "abc", "bob": "abc", "dan": "", "eve": "a"}.items():
         notebook(tmp_path / f"submitted/{name}/one/one.ipynb", *cells)
         if cells:
             notebook(tmp_path / f"autograded/{name}/one/one.ipynb", *cells)
+    bare = nbformat.read(path := tmp_path / "autograded/eve/one/one.ipynb", as_version=4)
+    bare.cells.append(nbformat.v4.new_code_cell('result = check("b", answer)'))
+    nbformat.write(bare, path)
     return tmp_path
 
 
@@ -51,14 +55,21 @@ def test_marks_and_what_is_none(course: Path) -> None:
     assert {name: mark.score for name, mark in marks.items()} == scores
     assert [name for name, mark in marks.items() if mark.late] == ["bob"]
     assert marks["cem"].why == "nothing handed in" and "could not be graded" in marks["dan"].why
-    assert marks["eve"].why == "its cells lost nbgrader's metadata: b"
+    assert marks["eve"].why == "its test cells were deleted: c; its cells lost nbgrader's metadata: b"
+
+
+def test_an_old_export_is_not_mixed_with_a_new_gradebook(course: Path) -> None:
+    (course / "gradebook.db").touch()
+    os.utime(course / "grades.csv", (0, 0))
+    with pytest.raises(InputError, match="older than the gradebook.*run nbgrader export again"):
+        read(course)
 
 
 def test_the_columns_of_both_platforms(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(course)]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[:2] == ["one, late: bob", "one, nothing handed in: cem"] and len(told) == 4 + 2
-    assert told[3] == "one, its cells lost nbgrader's metadata: b: eve"
+    assert told[3] == "one, its test cells were deleted: c; its cells lost nbgrader's metadata: b: eve"
     moodle, canvas = (
         list(csv.reader((course / name).open(encoding="utf-8"))) for name in ("moodle.csv", "canvas.csv")
     )

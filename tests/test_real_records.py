@@ -112,14 +112,6 @@ def test_another_record_is_told_apart(clf, texts, tmp_path):
     assert told.endswith("of a curve's mean 5.0e-01")
 
 
-def test_layers_to_touch_come_back(clf, tmp_path):
-    real.touch_layers(clf, TEXTS[:1], tmp_path / "touch.npz")
-    (lattice,), (loo,) = real.touched_layers(tmp_path / "touch.npz")
-    made = lrp.layer_lattice(clf, TEXTS[0])
-    assert lattice.at("word+position").scores == pytest.approx(made.at("word+position").scores, rel=2e-3)
-    assert (lattice.label, loo.tokens) == (made.label, made.tokens)
-
-
 def test_curves_of_single_layers_are_those_of_their_maps(clf, texts):
     made = real.singles_of(clf, texts.at([1]), chunk=1)
     (lattice, text) = lrp.layer_lattice(clf, TEXTS[1], target=texts.targets[1]), texts.encoded[1]

@@ -29,7 +29,7 @@ from lrp_book.records.mask_gradient_error import (
     head_steps,
     slopes_at_zero,
 )
-from lrp_book.records.tune_options import LEAST, Option, compare_masks, compare_options
+from lrp_book.records.tune_options import LEAST, Option, compare_options
 from tiny_models import MORE_TEXTS, TEXTS, reviews
 
 import lrp_companion as lrp
@@ -155,28 +155,9 @@ def test_a_record_says_what_it_was_made_with_and_holds_no_text(clf, sheet):
     assert not any(word in written for word in ("grace", "actor", "laugh", "plot"))
 
 
-@pytest.mark.parametrize("compare", [compare_masks, compare_options])
-def test_more_sentences_than_there_are_is_refused(clf, compare):
-    options = {"options": [Option()]} if compare is compare_options else {}
+def test_more_sentences_than_there_are_is_refused(clf):
     with pytest.raises(InputError, match="limit 99 with [4-7] texts"):
-        compare(clf, DATA, limit=99, **options)
-
-
-def test_each_mask_is_the_mean_of_plain_calls(clf):
-    sheet = compare_masks(clf, DATA, limit=4, seed=3)
-    kept = long_enough(clf, 3)[:4]
-    exact = attribute(clf, kept, method="loo")
-    for number in range(2**clf.card.layers):
-        layers = [bit + 1 for bit in range(clf.card.layers) if number >> bit & 1]
-        maps = attribute(clf, kept, method="lrp", bypass=layers)
-        for tokens in TOKEN_CHOICES:
-            r = [
-                pearson(record.scores[places], loo.scores[places])
-                for record, loo in zip(maps, exact, strict=True)
-                for places in [~np.array(record.special) if tokens == "no-special" else slice(None)]
-            ]
-            assert sheet["r"][tokens][number] == pytest.approx(np.nanmean(r), abs=2e-5)
-    assert sheet["config"]["texts"] == 4 and sheet["config"]["weights"] == clf.card.fingerprint
+        compare_options(clf, DATA, options=[Option()], limit=99)
 
 
 TEXT = "a film of rare grace"

@@ -14,7 +14,7 @@ from captum.attr import ShapleyValues, ShapleyValueSampling
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from lrp_book.records.shapley import MAPS, WITH_POSITION, make, r_with, read
+from lrp_book.records.shapley import MAPS, WITH_POSITION, make, read
 from tiny_models import BERT_LIKE, IMAGE_FAMILIES, PRE_NORM, TEXTS, build, vision
 
 import lrp_companion as lrp
@@ -277,7 +277,6 @@ def test_the_record_goes_on_where_it_stopped_and_is_what_the_methods_give(tmp_pa
             (same,) = lrp.attribute(clf, review, method=name, **options)
             stored = text[name + ("+position" if options else "")]
             np.testing.assert_allclose(stored, same.scores, atol=1e-4)
-    assert np.allclose(r_with(texts)["shapley"], 1) and np.allclose(r_with(texts, "loo")["loo"], 1)
-    assert set(r_with(texts)) == {"shapley", *MAPS, *(f"{n}+position" for n in WITH_POSITION)}
+    assert {*MAPS, *(f"{n}+position" for n in WITH_POSITION), "shapley"} <= set(texts[0])
     with pytest.raises(SystemExit, match="another configuration"):
         make(tmp_path / "part.npz", **{**asked, "seed": 1})

@@ -318,7 +318,9 @@ def test_the_command_writes_notebooks_without_solutions(tmp_path: Path) -> None:
 
 
 def test_the_bundle_needs_numpy_alone(tmp_path: Path) -> None:
-    """Every solution that is not about torch passes, in a process that finds nothing else to import."""
+    """Solutions that are not about torch pass, and wrong answers are told what is wrong, in a process that
+    finds nothing else to import: three slips asked for SciPy, and ended in a traceback.
+    """
     notebooks = student.write_notebooks(ROOT / "notebooks/exercises", tmp_path / "out")
     with zipfile.ZipFile(student.write_bundle(ROOT, notebooks, tmp_path / "x.zip")) as bundle:
         bundle.extractall(tmp_path)
@@ -343,6 +345,8 @@ for one in exercises():
     exec(one.solution, scope)
     result = check(one.name, scope[one.signature.partition("(")[0]])
     print(result.passes or result.message)
+    for wrong in (lambda *a: 0.3, lambda *a: a[0], lambda *a: (a[0], a[-1]), lambda *a: None):
+        assert not check(one.name, wrong) and check(one.name, wrong).message
 """
     code = code.replace("HERE", repr(str(here))).replace("CHECKOUT", repr(str(ROOT)))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)

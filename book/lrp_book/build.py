@@ -28,12 +28,11 @@ import nbformat
 import papermill
 from papermill.exceptions import PapermillExecutionError
 
-from lrp_book import nbgrader, sessions, zips
+from lrp_book import exercise_cells, nbgrader, sessions, zips
 from lrp_book import student as editions
 from lrp_book.parameters import check_names, check_parameters, check_values, from_make
 from lrp_book.sphinx import your_sentence
 from lrp_companion.checks import CompanionError, InputError, choose
-from lrp_companion.lab.record import RECORDS
 from lrp_companion.terminal import BAD_INPUT, STOPPED, complain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -213,6 +212,7 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: b
     code = shutil.ignore_patterns("lrp_book", "*.egg-info", "pyproject.toml")
     shutil.copytree(root / "book", source / "book", ignore=code)
     sessions.write_pages(source / "book")
+    exercise_cells.write_pages(source / "book")
     for notebook in executed:
         shutil.copy(notebook, source / "notebooks")
     exercises = Path("notebooks", "exercises")
@@ -221,9 +221,8 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: b
         editions.strip_folder(source)
     for notebook in executed:
         page = source / "notebooks" / notebook.name
-        opened = notebook.with_suffix(".records").read_text(encoding="utf-8").splitlines()
-        target, address = source / "zips" / f"{notebook.stem}.zip", os.environ.get(RECORDS, "")
-        zips.write_chapter(page, opened, root / "results", target, address=address)
+        watched = notebook.with_suffix(".records").read_text(encoding="utf-8").splitlines()
+        zips.write_chapter(page, watched, root / "results", source / "zips" / f"{notebook.stem}.zip")
     program = Path(sys.executable).with_name("jupyter-book")
     options = ["--path-output", str(making), "--warningiserror", "--keep-going", "--quiet"]
     # In a session of its own, so that Ctrl-C reaches this process only, which ends it without a traceback.
@@ -259,6 +258,8 @@ def refresh(root: Path, only: str = "") -> None:
     ------
     InputError : no notebook of that name.
     """
+    for notebook in sorted((root / "notebooks" / "exercises").glob("*.ipynb")):
+        nbformat.write(exercise_cells.fill(nbformat.read(notebook, as_version=4)), notebook)
     if only:
         folder = root / "notebooks"
         known = {path.stem: path for path in (*folder.glob("*.ipynb"), *folder.glob("exercises/*.ipynb"))}

@@ -45,6 +45,9 @@ def read(course: Path) -> list[Mark]:
     if not path.is_file():
         got, hint = f"no {path.name} in {course}", "run nbgrader export there"
         raise InputError("marks", got=got, expected="the folder of a course", hint=hint)
+    if any(book.stat().st_mtime > path.stat().st_mtime for book in course.glob("gradebook.db")):
+        got, hint = f"a {path.name} older than the gradebook", "run nbgrader export again"
+        raise InputError("marks", got=got, expected="what was exported last", hint=hint)
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     if not rows or not (_NEEDED | {"max_score"}) <= rows[0].keys():
@@ -69,7 +72,10 @@ def _no_mark(course: Path, student: str, assignment: str) -> str:
         return "could not be graded: nbgrader's message says why"
     wanted = _points(course.glob(f"source/{assignment}/*.ipynb"))
     lost = sorted(wanted - _points(graded))
-    return f"its cells lost nbgrader's metadata: {', '.join(lost)}" if lost else ""
+    text = "".join(cell.source for path in graded for cell in nbformat.read(path, as_version=4).cells)
+    kept = [name for name in lost if f'check("{name}"' in text]
+    said = {"its test cells were deleted": set(lost) - set(kept), "its cells lost nbgrader's metadata": kept}
+    return "; ".join(f"{why}: {', '.join(sorted(names))}" for why, names in said.items() if names)
 
 
 def _points(paths: Iterator[Path] | Sequence[Path]) -> set[str]:

@@ -179,7 +179,7 @@ def against_interaction(results: str = str(RESULTS)) -> dict[str, tuple[float, i
         of = {name: np.split(kept[name], ends) for name in (*PAIR, "loo", "shapley", "special")}
         words = [~special for special in of["special"]]
         short = [k for k, keep in enumerate(words) if keep.sum() <= exact]
-        if path.stem.startswith("imdb") or not short:
+        if not short:
             continue
         pairs = np.cumsum([n * (n - 1) // 2 for n in kept["units"][short]])[:-1]
         sizes = [np.abs(of_text).sum() for of_text in np.split(kept["interactions"], pairs)]

@@ -1,18 +1,16 @@
-r"""The quizzes for learning platforms: GIFT, Moodle XML and QTI 2.1, from the files of the pages.
+r"""The quizzes for learning platforms as Moodle XML, from the files of the pages.
 
     python -m lrp_book.quiz_export OUT
 
-Writes `NAME.gift`, `NAME.xml` and `NAME.zip` (QTI, a package with its manifest) of each quiz. As a Sphinx
-extension it writes them beside the built pages; the role `quiz-files` links to those of one quiz. Text
-becomes HTML; formulas keep their TeX between `\(` and `\)` for MathJax; links keep their words.
+Writes `NAME.xml` of each quiz. As a Sphinx extension it writes them beside the built pages; the role
+`quiz-files` links to that of one quiz. Text becomes HTML; formulas keep their TeX between `\(` and `\)` for
+MathJax; links keep their words.
 """
 
 from __future__ import annotations
 
 import argparse
-import html
 import re
-import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,8 +25,6 @@ from lrp_book.sphinx.quizzes import FOLDER, read_quiz
 OUT = "quizzes"
 TOGETHER, INVENTORY = "all-chapters", "inventory"  # the latter is asked twice, so it is kept apart
 LICENCE = "LRP Companion, CC BY 4.0"
-QTI = "http://www.imsglobal.org/xsd/imsqti_v2p1"
-CP = "http://www.imsglobal.org/xsd/imscp_v1p1"
 Question = Mapping[str, Any]
 _CODE = re.compile(r"(`[^`]+`|\$\$[^$]+\$\$|\$[^$]+\$)")
 
@@ -51,23 +47,6 @@ def as_html(text: str) -> str:
             plain = re.sub(r"\*\*([^*]+)\*\*", r"<strong>\1</strong>", plain)
             out.append(re.sub(r"\*([^*]+)\*", r"<em>\1</em>", plain))
     return "".join(out)
-
-
-def gift(name: str, questions: Sequence[Question]) -> str:
-    """The questions as GIFT, the plain text format of Moodle and others."""
-    out = [f"// {LICENCE}", f"$CATEGORY: LRP Companion/{name}", ""]
-    for number, question in enumerate(questions, 1):
-        out.append(f"::{name} {number}::[html]{_gift(question['ask'])}{{")
-        out += [
-            f"{'=' if option.get('right') else '~'}{_gift(option['text'])}#{_gift(option['why'])}"
-            for option in question["options"]
-        ]
-        out += ["}", ""]
-    return "\n".join(out)
-
-
-def _gift(text: str) -> str:
-    return re.sub(r"([\\~=#{}:])", r"\\\1", as_html(text))
 
 
 def moodle(name: str, questions: Sequence[Question]) -> str:
@@ -96,87 +75,29 @@ def _text(text: str) -> str:
     return f"<text>{escape(as_html(text))}</text>"
 
 
-def qti(name: str, questions: Sequence[Question]) -> dict[str, str]:
-    """The files of a QTI 2.1 package: an item for each question, and `imsmanifest.xml`."""
-    title = html.escape(name, quote=True)
-    identifiers = [f"q-{re.sub(r'[^a-z0-9]+', '-', name.lower())}-{n}" for n in range(1, len(questions) + 1)]
-    files = {
-        f"{identifier}.xml": _item(identifier, f"{title} {number}", question)
-        for number, (identifier, question) in enumerate(zip(identifiers, questions, strict=True), 1)
-    }
-    resources = "".join(
-        f"<resource identifier='r-{one}' type='imsqti_item_xmlv2p1' href='{one}.xml'><file href='{one}.xml'/>"
-        "</resource>"
-        for one in identifiers
-    )
-    files["imsmanifest.xml"] = (
-        f"<?xml version='1.0' encoding='UTF-8'?>\n<!-- {LICENCE} -->\n<manifest xmlns='{CP}' "
-        f"identifier='m-{identifiers[0]}'><metadata><schema>QTIv2.1 Package</schema>"
-        "<schemaversion>1.0.0</schemaversion></metadata><organizations/>"
-        f"<resources>{resources}</resources></manifest>\n"
-    )
-    return files
-
-
-def _item(identifier: str, title: str, question: Question) -> str:
-    letters = "ABCDEFGH"
-    options = list(zip(letters, question["options"], strict=False))
-    (right,) = (letter for letter, option in options if option.get("right"))
-    choices = "".join(
-        f"<simpleChoice identifier='{letter}'>{as_html(option['text'])}<feedbackInline "
-        f"outcomeIdentifier='FEEDBACK' identifier='{letter}' showHide='show'> {as_html(option['why'])}"
-        "</feedbackInline></simpleChoice>"
-        for letter, option in options
-    )
-    return (
-        f"<?xml version='1.0' encoding='UTF-8'?>\n<assessmentItem xmlns='{QTI}' identifier='{identifier}' "
-        f"title='{title}' adaptive='false' timeDependent='false'>"
-        "<responseDeclaration identifier='RESPONSE' cardinality='single' baseType='identifier'>"
-        f"<correctResponse><value>{right}</value></correctResponse></responseDeclaration>"
-        "<outcomeDeclaration identifier='SCORE' cardinality='single' baseType='float'>"
-        "<defaultValue><value>0</value></defaultValue></outcomeDeclaration>"
-        "<outcomeDeclaration identifier='FEEDBACK' cardinality='single' baseType='identifier'/>"
-        "<itemBody><choiceInteraction responseIdentifier='RESPONSE' shuffle='true' maxChoices='1'>"
-        f"<prompt>{as_html(question['ask'])}</prompt>{choices}</choiceInteraction></itemBody>"
-        "<responseProcessing><responseCondition><responseIf><match><variable identifier='RESPONSE'/>"
-        "<correct identifier='RESPONSE'/></match><setOutcomeValue identifier='SCORE'>"
-        "<baseValue baseType='float'>1</baseValue></setOutcomeValue></responseIf></responseCondition>"
-        "<setOutcomeValue identifier='FEEDBACK'><variable identifier='RESPONSE'/></setOutcomeValue>"
-        "</responseProcessing></assessmentItem>\n"
-    )
-
-
 def write(quizzes: Path, out: Path) -> list[Path]:
-    """Write every quiz of a folder, and the chapters' together, in the three formats; return the files.
+    """Write every quiz of a folder, and the chapters' together; return the files.
 
     They have the same bytes at every call.
     """
     out.mkdir(parents=True, exist_ok=True)
-    written = []
     each = {path.stem: read_quiz(path) for path in sorted(quizzes.glob("*.toml"))}
     together = [question for name, questions in each.items() if name != INVENTORY for question in questions]
+    written = []
     for name, questions in (each | ({TOGETHER: together} if together else {})).items():
-        for end, text in (("gift", gift(name, questions)), ("xml", moodle(name, questions))):
-            written.append(out / f"{name}.{end}")
-            written[-1].write_text(text, encoding="utf-8")
-        written.append(out / f"{name}.zip")
-        with zipfile.ZipFile(written[-1], "w", zipfile.ZIP_DEFLATED) as package:
-            for place, text in qti(name, questions).items():
-                package.writestr(zipfile.ZipInfo(place), text)
+        written.append(out / f"{name}.xml")
+        written[-1].write_text(moodle(name, questions), encoding="utf-8")
     return written
 
 
-KINDS = {"gift": "GIFT", "xml": "Moodle XML", "zip": "QTI"}
-
-
 class QuizFiles(SphinxRole):
-    """The role `quiz-files`: links to the three files of a quiz."""
+    """The role `quiz-files`: a link to the file of a quiz."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        """Return the links, relative to the page."""
+        """Return the link, relative to the page."""
         up = "../" * self.env.docname.count("/")
-        links = (f'<a href="{up}{OUT}/{self.text}.{end}" download>{kind}</a>' for end, kind in KINDS.items())
-        return [nodes.raw("", ", ".join(links), format="html")], []
+        link = f'<a href="{up}{OUT}/{self.text}.xml" download>Moodle XML</a>'
+        return [nodes.raw("", link, format="html")], []
 
 
 def beside_the_pages(app: Sphinx, error: Exception | None) -> None:

@@ -8,6 +8,7 @@ reads them by name; it is the only place with their order.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -147,17 +148,30 @@ class Axes:
         flat = pa.array(np.ascontiguousarray(values).reshape(-1), pa.float32())
         return pa.FixedSizeListArray.from_arrays(flat, int(np.prod(self.shape)))
 
-    def read(self, column: Any, **chosen: Any) -> np.ndarray:
-        """A column as float64, at one option of each axis that is named; the other axes stay, in their order.
+    def places(self, **chosen: Any) -> np.ndarray:
+        """Places in the list, at one option of each axis that is named; the other axes stay, in their order.
 
         Several options of an axis, in a list, keep that axis, too.
         """
-        lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-        values = lists.flatten().to_numpy(zero_copy_only=False).reshape(len(lists), *self.shape)
-        for axis, name in reversed(list(enumerate(self.options, start=1))):
+        places = np.arange(int(np.prod(self.shape))).reshape(self.shape)
+        for axis, name in reversed(list(enumerate(self.options))):
             if name in chosen:
-                values = values[(slice(None),) * axis + (self._place(name, chosen[name]),)]
-        return values.astype(np.float64)
+                places = places[(slice(None),) * axis + (self._place(name, chosen[name]),)]
+        return places
+
+    def read(self, column: Any, **chosen: Any) -> np.ndarray:
+        """A column as float64, at what `places` are chosen.
+
+        Raises
+        ------
+        InputError : null, which a chapter's zip has where its notebook reads nothing.
+        """
+        lists = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+        flat, places = lists.flatten(), self.places(**chosen)
+        size = int(np.prod(self.shape))
+        if flat.null_count and not all(flat.is_valid().to_numpy(False).reshape(-1, size)[:, places].flat):
+            raise left_out(f"{chosen}")
+        return flat.to_numpy(zero_copy_only=False).reshape(-1, size)[:, places].astype(np.float64)
 
     def _place(self, name: str, option: Any) -> int | list[int]:
         options = self.options[name]
@@ -168,6 +182,36 @@ class Axes:
             hint = f"choose a {name} from this list"
             raise InputError("Run", got=f"{name} {option!r}", expected=expected, hint=hint)
         return options.index(option)
+
+
+def left_out(what: str) -> InputError:
+    """The error where a record was cut to what its chapter reads."""
+    hint = "open the record in a checkout of the project, or fetch it from a release"
+    return InputError("Run", got=what, expected="what this chapter's notebook reads", hint=hint)
+
+
+READ = "lrp_companion.read"
+"""The audit event of values that are read: key, table, method or mask, column, places in its lists."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a table of a run, or those of one method or mask: all that is read passes here."""
+
+    table: pa.Table
+    of: tuple[str, str, str | int | None]
+
+    def __getitem__(self, column: str) -> pa.ChunkedArray:
+        """A column, whole."""
+        sys.audit(READ, *self.of, column, None)
+        if self.table[column].null_count:
+            raise left_out(f"{column} of {self.of[2] or self.of[1]}")
+        return self.table[column]
+
+    def read(self, axes: Axes, column: str, **chosen: Any) -> np.ndarray:
+        """A column of lists at the chosen options of its axes."""
+        sys.audit(READ, *self.of, column, axes.places(**chosen).ravel().tolist())
+        return axes.read(self.table[column], **chosen)
 
 
 def points(choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

@@ -370,6 +370,11 @@ def _read_table(file: Path, key: str) -> pa.Table:
 
 def _write_table(file: Path, rows: pa.Table, key: str) -> None:
     """Write a table whole or not at all."""
+    _write_bytes(file, table_bytes(rows, key))
+
+
+def table_bytes(rows: pa.Table, key: str) -> bytes:
+    """A table as it stands in its file."""
     sink = pa.BufferOutputStream()
     pq.write_table(
         rows.replace_schema_metadata({"run": key}),
@@ -381,7 +386,7 @@ def _write_table(file: Path, rows: pa.Table, key: str) -> None:
         use_byte_stream_split=[_leaf(column) for column in rows.schema if _is_real(column.type)],
         write_page_checksum=True,
     )
-    _write_bytes(file, sink.getvalue())
+    return sink.getvalue().to_pybytes()
 
 
 def _is_real(kind: pa.DataType) -> bool:

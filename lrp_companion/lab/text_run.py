@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lrp_companion.attribution import SITE_PARTS, SITES, scores_at
+from lrp_companion.attribution import CANCELLED, SITE_PARTS, SITES, scores_at
 from lrp_companion.checks import InputError, choose
 from lrp_companion.lab.base_run import (
     EMBEDDING_PARTS,
@@ -17,12 +18,15 @@ from lrp_companion.lab.base_run import (
     OVERLAPS,
     PARTS,
     PASSES,
+    READ,
     SUMS,
     TOP,
     Axes,
     Explanation,
+    Rows,
     Run,
     agreement_axes,
+    left_out,
 )
 from lrp_companion.lab.folder import JOB
 from lrp_companion.masks import bypassed, mask_number
@@ -91,7 +95,7 @@ class TextRun(Run):
 
     def r(self, explanation: Explanation, protocol: Protocol = DEFAULT_PROTOCOL) -> np.ndarray:
         """Agreement with LOO of each example under a protocol; NaN where undefined or not measured."""
-        table, axes = self._rows(explanation), self.manifest["axes"]
+        rows, axes = self._rows(explanation), self.manifest["axes"]
         choose("Run.r", "removal", protocol.removal, axes["removal"])
         statistics = axes["statistic"] if isinstance(explanation, str) else ["pearson"]
         if protocol.statistic not in statistics:
@@ -103,10 +107,12 @@ class TextRun(Run):
             )
         at = {"site": protocol.site, "tokens": protocol.tokens, "target": protocol.target}
         stored = agreement_axes(axes["removal"], statistics)
-        raw = stored.read(table["r"], **at, removal=protocol.removal, statistic=protocol.statistic)
-        total, size = SUMS.read(table["sum"], **at), SUMS.read(table["size"], **at)
-        loo_total, loo_size = self._loo_sums(protocol)
-        return at_map(raw, protocol.map, sums=(total, loo_total), sizes=(size, loo_size))
+        raw = rows.read(stored, "r", **at, removal=protocol.removal, statistic=protocol.statistic)
+        if protocol.map != "sum-to-one":  # a positive scale, which r does not see
+            return raw
+        total, size = rows.read(SUMS, "sum", **at), rows.read(SUMS, "size", **at)
+        loo = self.loo_signs(protocol)
+        return at_map(raw, protocol.map, sums=(total, loo), sizes=(size, np.ones_like(loo)))
 
     def agreement(self, explanation: Explanation, protocol: Protocol = DEFAULT_PROTOCOL) -> Interval:
         """Mean r with its 95 % bootstrap interval."""
@@ -122,30 +128,30 @@ class TextRun(Run):
         self, explanation: Explanation, *, site: str = "word", tokens: str = "all", target: str = "logit"
     ) -> np.ndarray:
         """1 if the sum of the map is negative, else 0; NaN if there is no map."""
-        sums = SUMS.read(self._rows(explanation)["sum"], site=site, tokens=tokens, target=target)
+        sums = self._rows(explanation).read(SUMS, "sum", site=site, tokens=tokens, target=target)
         return np.where(np.isnan(sums), np.nan, sums < 0)
 
     def share(self, explanation: Explanation, *, token: str = "special", site: str = "word") -> np.ndarray:
         """The share of sum |R| on "first" ([CLS]), "last" ([SEP]) or all "special" tokens, for the logit."""
-        table = self._rows(explanation)
-        whole = self._size(table, site, "all")
+        rows = self._rows(explanation)
+        whole = self._size(rows, site, "all")
         with np.errstate(invalid="ignore", divide="ignore"):
             if token == "special":
-                return 1 - self._size(table, site, "no-special") / whole
-            parts = PARTS.read(table[token], part=list(SITE_PARTS[site]))
+                return 1 - self._size(rows, site, "no-special") / whole
+            parts = rows.read(PARTS, token, part=list(SITE_PARTS[site]))
             return np.abs(np.nansum(parts, 1)) / whole
 
     def parts(self, explanation: Explanation, *, token: str = "first", site: str = "word") -> np.ndarray:
         """Relevance of the "first" ([CLS]) or "last" ([SEP]) token by part (word, position, type), signed,
         divided by sum |R|; (n, 3).
         """
-        table = self._rows(explanation)
+        rows = self._rows(explanation)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return PARTS.read(table[token]) / self._size(table, site, "all")[:, None]
+            return rows.read(PARTS, token) / self._size(rows, site, "all")[:, None]
 
-    def _size(self, table: pa.Table, site: str, tokens: str) -> np.ndarray:
+    def _size(self, rows: Rows, site: str, tokens: str) -> np.ndarray:
         """Sum |R| of the maps of the logit."""
-        return SUMS.read(table["size"], site=site, tokens=tokens, target="logit")
+        return rows.read(SUMS, "size", site=site, tokens=tokens, target="logit")
 
     def overlap(
         self, method: str, *, k: int = 3, site: str = "word", tokens: str = "no-special"
@@ -169,21 +175,21 @@ class TextRun(Run):
 
     def passes(self, method: str) -> np.ndarray:
         """Forward and backward passes that each example cost, (n, 2)."""
-        return PASSES.read(self._near_column(method, "passes"))
+        return self._near(method, "passes").read(PASSES, "passes")
 
     def _nearness(self, method: str, name: str, axes: Axes, **at: Any) -> np.ndarray:
         choose(f"Run.{name}", "site", at["site"], SITES)
         choose(f"Run.{name}", "tokens", at["tokens"], TOKEN_CHOICES)
-        return axes.read(self._near_column(method, name), **at)
+        return self._near(method, name).read(axes, name, **at)
 
-    def _near_column(self, method: str, name: str) -> Any:
+    def _near(self, method: str, name: str) -> Rows:
         if not isinstance(method, str) or name not in self.tables["methods"].column_names:
             expected = "a method of a run that names methods beyond the default six"
             got = f"{name} of {method!r} in {self.name}"
             raise InputError(
                 f"Run.{name}", got=got, expected=expected, hint="such as --methods loo,attnlrp,mask-gradient"
             )
-        return self._rows(method)[name]
+        return self._rows(method)
 
     def maps(self, method: str, *, site: str = "word") -> list[np.ndarray]:
         """Maps (T,) of the logit at a site, special tokens included; of a run with --keep-maps."""
@@ -193,7 +199,7 @@ class TextRun(Run):
     def map_parts(self, method: str) -> list[dict[str, np.ndarray]]:
         """The same by part of the embedding, each (T,); a method without parts has its map under "word"."""
         rows = self._rows(method)
-        if "map" not in rows.column_names:
+        if "map" not in rows.table.column_names:
             got, hint = f"{self.name}, which keeps no maps", "run it again with that, and --loo-from this run"
             raise InputError("Run.maps", got=got, expected="a run with --keep-maps", hint=hint)
         stacked = [np.array(values).reshape(len(EMBEDDING_PARTS), -1) for values in rows["map"].to_pylist()]
@@ -214,7 +220,11 @@ class TextRun(Run):
 
     def logits(self) -> np.ndarray:
         """Logits (n, classes) of the whole texts."""
-        return np.stack([after[0, 0] for after in self._after])
+        sys.audit(READ, self.manifest["key"], "examples", None, "after", None)
+        logits = np.stack([after[0, 0] for after in self._after])
+        if np.isnan(logits).any():
+            raise left_out("logits")
+        return logits
 
     def mask_means(self, *, site: str = "word", tokens: str = "no-special", part: str = "all") -> np.ndarray:
         """Mean r of all 2**L masks over the examples ("all") or over half of them ("first half", "second
@@ -227,11 +237,12 @@ class TextRun(Run):
                 expected="a run with --masks all",
                 hint="run it again with that",
             )
+        sys.audit(READ, self.manifest["key"], "lattice_means", None, None, None)
         rows = self.tables["lattice_means"].to_pylist()
         asked = {"part": part, "site": site, "tokens": tokens}
         return np.array([row["mean"] for row in rows if asked.items() <= row.items()])
 
-    def _rows(self, explanation: Explanation) -> pa.Table:
+    def _rows(self, explanation: Explanation) -> Rows:
         if isinstance(explanation, str):
             return self._sorted("methods", choose("Run", "method", explanation, self.methods))
         layers = check_layers("Run", explanation, self.layers)
@@ -244,45 +255,56 @@ class TextRun(Run):
             )
         return self._sorted("masks", mask_number(layers))
 
-    def _sorted(self, name: str, which: str | int | None) -> pa.Table:
+    def _sorted(self, name: str, which: str | int | None) -> Rows:
         """Rows of the examples in their order: all of a table, or those of a method or a mask."""
 
-        def rows() -> pa.Table:
+        def rows() -> Rows:
             table = self.tables[name]
             keep = np.isin(table[JOB].to_numpy(), self.examples)
             if which is not None:
                 keep &= np.asarray(table["method" if name == "methods" else "mask"].to_pylist()) == which
-            return table.filter(pa.array(keep)).sort_by(JOB)
+            return Rows(table.filter(pa.array(keep)).sort_by(JOB), (self.manifest["key"], name, which))
 
         return self.once((name, which), rows)
 
     @cached_property
     def _after(self) -> list[np.ndarray]:
-        table = self._sorted("examples", None)
-        removals = len(self.manifest["axes"]["removal"])
-        return [
-            np.array(after).reshape(removals, tokens + 1, -1)
-            for after, tokens in zip(table["after"].to_pylist(), table["tokens"].to_pylist(), strict=True)
-        ]
+        rows, removals = self._sorted("examples", None), len(self.manifest["axes"]["removal"])
+        lists = rows.table["after"].combine_chunks()
+        flat = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
+        each = np.split(flat, lists.offsets.to_numpy()[1:-1] - lists.offsets[0].as_py())
+        sizes = rows["tokens"].to_pylist()
+        return [after.reshape(removals, size + 1, -1) for after, size in zip(each, sizes, strict=True)]
 
     def loo(self, protocol: Protocol = DEFAULT_PROTOCOL) -> list[np.ndarray]:
         """LOO maps (T,) of the examples under a removal and a target, special tokens included."""
-        where = self.manifest["axes"]["removal"].index(protocol.removal)
-        return [
-            loo_map(after[where], int(target), protocol.target, multi_label=self.multi_label)
-            for after, target in zip(self._after, self.example_column("target"), strict=True)
-        ]
+        where, alone = self.manifest["axes"]["removal"].index(protocol.removal), protocol.target == "logit"
+        sys.audit(READ, self.manifest["key"], "examples", None, "after", [where, alone])
+        return self._loo(protocol)
 
-    def _loo_sums(self, protocol: Protocol) -> tuple[np.ndarray, np.ndarray]:
-        """Sum LOO and sum |LOO| of each example over the tokens that count."""
+    def _loo(self, protocol: Protocol) -> list[np.ndarray]:
+        where, alone = self.manifest["axes"]["removal"].index(protocol.removal), protocol.target == "logit"
+        targets = self.example_column("target").tolist()
+        pairs = [(after[where], target) for after, target in zip(self._after, targets, strict=True)]
+        if any(np.isnan(after[:, target] if alone else after).any() for after, target in pairs):
+            raise left_out(f"LOO by {protocol.removal} of the {protocol.target}")
+        return [loo_map(*pair, protocol.target, multi_label=self.multi_label) for pair in pairs]
 
-        def sums() -> tuple[np.ndarray, np.ndarray]:
-            maps = self.loo(protocol)
+    def loo_signs(self, protocol: Protocol) -> np.ndarray:
+        """The sign of the sum of LOO of each example over the tokens that count; 0 where terms cancel."""
+        of = " ".join((protocol.removal, protocol.target, protocol.tokens))
+        sys.audit(READ, self.manifest["key"], "manifest", None, "loo signs", [of])
+
+        def signs() -> np.ndarray:
+            if kept := self.manifest.get("loo signs", {}).get(of):  # in a chapter's zip
+                return np.array([{"+": 1.0, "-": -1.0}.get(one, 0.0) for one in kept])
+            maps = self._loo(protocol)
             if protocol.tokens == "no-special":
                 maps = [np.delete(loo, special) for loo, special in zip(maps, self.specials(), strict=True)]
-            return np.array([loo.sum() for loo in maps]), np.array([np.abs(loo).sum() for loo in maps])
+            total, size = (np.array([each.sum() for each in of]) for of in (maps, map(np.abs, maps)))
+            return np.where(np.abs(total) > CANCELLED * size, np.sign(total), 0.0)
 
-        return self.once(("loo", protocol.removal, protocol.target, protocol.tokens), sums)
+        return self.once(("loo signs", of), signs)
 
 
 def loo_map(after: np.ndarray, target: int, output: str, *, multi_label: bool) -> np.ndarray:

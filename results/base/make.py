@@ -4,9 +4,8 @@
     python results/base/make.py --data-dir DATA --out results/base
 
 writes `SEED-PART.npz` and its manifest for each adapter of `training/base` and each part. A part goes on
-where it stopped. `--limit 10` explains the first ten texts of each part's sample. `--touch` writes all masks
-of six sentences of our own, `touch.npz`, for the page. `--compare results/base` says how far the texts of a
-record lie from those of another one.
+where it stopped. `--limit 10` explains the first ten texts of each part's sample. `--compare results/base`
+says how far the texts of a record lie from those of another one.
 """
 
 from __future__ import annotations
@@ -53,12 +52,6 @@ DRAWN = ("loo attention-mask", *METHODS)
 """Maps of the reviews that were drawn first, as far as two cores get; of what `imdb` and `imdb-rest` have of
 a review, nothing is computed again.
 """
-TOUCH = (
-    "a warm and honest film", "the jokes are old and the plot never moves",
-    "not a good film , but a short one", "she saves every scene that she is in",
-    "I wanted to like it more than I did", "dull at first , then quietly moving",
-)  # fmt: skip
-"""Sentences of our own, whose layers a reader switches in the page."""
 SEEDS = ("sst2-seed-0", "sst2-seed-1", "sst2-seed-2", "sst2-imdb-seed-0")
 
 
@@ -153,7 +146,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--parts", default="maps,paths,lattice,shapley", help=", ".join(PARTS))
     parser.add_argument("--limit", type=int, help="texts of each part (default: as planned)")
     parser.add_argument("--seed", type=int, default=0, help="of the samples and of the orders")
-    parser.add_argument("--touch", action="store_true", help="only all masks of six sentences of our own")
     parser.add_argument("--quick", action="store_true", help="maps without IG and curves")
     parser.add_argument("--compare", type=Path, help="say how far a record in this folder lies from this one")
     parser.add_argument("--device", default="cpu")
@@ -164,10 +156,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ[base_model.VARIABLE] = str(asked.base.resolve())
     for name in [asked.model] if asked.model else asked.seed_names.split(","):
         clf = load_classifier(asked.model or str(asked.adapters / name), device=asked.device)
-        if asked.touch:
-            asked.out.mkdir(parents=True, exist_ok=True)
-            real.touch_layers(clf, TOUCH, asked.out / "touch.npz")
-            return 0
         for part in asked.parts.split(","):
             out = asked.out / f"{Path(name).name}-{part}.npz"
             options: dict[str, Any] = {"limit": asked.limit, "data_dir": asked.data_dir, "seed": asked.seed}

@@ -25,14 +25,11 @@ from lrp_companion.attribution import Attribution, scores_at
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.masks import masks_on_paths
-from lrp_companion.methods import attribute, explain, kept_logits
+from lrp_companion.methods import explain, kept_logits
 from lrp_companion.methods.common import Request, classes_of, output_gradient, to_numpy
-from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.metrics.faithfulness import ORDERS, perturbation_curve
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.propagation import all_masks, some_masks
-from lrp_companion.provenance import surroundings
-from lrp_companion.schema import Lattice
 from lrp_companion.tape.batching import token_batches
 
 TOKENS = ("all", "no-first", "words")
@@ -480,30 +477,3 @@ def compared(made: Path, kept: Path) -> str:
     far_off = f"of a map {worst['map']:.1e} of its largest score, of an r {worst['r']:.1e}"
     far_off += f", of a curve's mean {worst['curve']:.1e}"
     return f"{told}; largest difference {far_off}"
-
-
-def touch_layers(clf: Classifier, texts: Sequence[str], out: Path) -> None:
-    """Write what the widget `LayerToggles` needs of a few texts of our own: all masks in float16, LOO."""
-    loo = attribute(clf, list(texts), method="loo", progress=False)
-    arrays: Arrays = {}
-    for k, text in enumerate(texts):
-        lattice = layer_lattice(clf, text)
-        arrays |= {f"{name} {k}": part.astype(np.float16) for name, part in lattice.parts.items()}
-    np.savez_compressed(out, **arrays)  # type: ignore[arg-type]
-    made: dict[str, Any] = {"model": clf.card.name, "labels": clf.labels, "made with": surroundings()}
-    made["loo"] = [one.to_dict() for one in loo]
-    out.with_suffix(".json").write_text(json.dumps(made, indent=1) + "\n")
-
-
-def touched_layers(path: Path) -> tuple[list[Lattice], list[Attribution]]:
-    """Read `touch_layers` back."""
-    parts = dict(np.load(path))
-    made = json.loads(path.with_suffix(".json").read_text())
-    loo = [Attribution.from_dict(row) for row in made["loo"]]
-    lattices = []
-    for k, one in enumerate(loo):
-        of_text = {name: parts[f"{name} {k}"].astype(float) for name in ("word", "position")}
-        at: dict[str, Any] = {name: getattr(one, name) for name in ("tokens", "target", "logit", "special")}
-        at |= {"label": made["labels"][one.target], "text": one.text, "offsets": one.offsets}
-        lattices.append(Lattice(scores=of_text["word"], parts=of_text, **at))
-    return lattices, loo

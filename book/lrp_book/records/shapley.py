@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from lrp_companion.attribution import Attribution
 from lrp_companion.checks import SourceError
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import attribute
-from lrp_companion.metrics.faithfulness import pearson, spearman
 from lrp_companion.sources import load_dataset
 
 MAPS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -158,27 +157,6 @@ def read(path: Path) -> list[dict[str, Any]]:
             text["interactions"], at = between + between.T, at + len(upper[0])
         out.append(text)
     return out
-
-
-def r_with(
-    texts: Sequence[Mapping[str, Any]],
-    judge: str = "shapley",
-    *,
-    statistic: str = "pearson",
-    maps: Sequence[str] | None = None,
-) -> dict[str, np.ndarray]:
-    """r of every map, or of some, with a judge ("shapley", "loo") over the units that are not special.
-
-    Each has the shape (texts,), NaN where r is undefined.
-    """
-    correlate = {"pearson": pearson, "spearman": spearman}[statistic]
-    every = [name for name in texts[0] if name.removesuffix("+position") in MAPS or name == "shapley"]
-
-    def r(text: Mapping[str, Any], name: str) -> float:
-        a, b = (text[which][~text["special"]] for which in (name, judge))
-        return correlate(a, b) if len(a) > 1 else np.nan
-
-    return {name: np.array([r(text, name) for text in texts]) for name in maps or every}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

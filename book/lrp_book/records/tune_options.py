@@ -19,7 +19,6 @@ from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods import explain
 from lrp_companion.methods.common import Request, watch
 from lrp_companion.methods.hybrid import CORRECTIONS, corrected
-from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.methods.mask_gradient import gradients_at, group_of, integrate, quadrature, quadrature_rows
 from lrp_companion.metrics.faithfulness import relative_error
 from lrp_companion.metrics.grid import cross_correlation
@@ -133,31 +132,6 @@ def compare_options(
     ]
     config = {**config_of(clf, data, texts, seed), "least tokens": LEAST}
     return {"config": config, "made with": surroundings(), "rows": rows}
-
-
-def compare_masks(
-    clf: Classifier, data: Dataset, *, limit: int, seed: int = 0, progress: bool | None = None
-) -> dict[str, Any]:
-    """Agreement with LOO of LRP under every bypass mask, on texts as `compare_options` draws them.
-
-    Returns
-    -------
-    dict
-        `config` and `made with` as for `compare_options`, and by tokens ("no-special", "all") `r`, the mean
-        over texts of Pearson's r at the words for the logit, one number for each mask: bit l-1 of its place
-        is set where layer l is bypassed.
-    """
-    texts = _draw(clf, data, limit, seed)
-    r = np.full((len(TOKEN_CHOICES), limit, 2**clf.card.layers), np.nan)
-    for n, text in enumerate(watch(texts, progress=progress, label="masks")):
-        (exact,) = explain("loo", clf, [text], [None], progress=False)
-        maps = layer_lattice(clf, text.text, target=exact.target, truncate=True).scores
-        for t, tokens in enumerate(TOKEN_CHOICES):
-            kept = counted(text.special, tokens)
-            r[t, n] = cross_correlation(maps[:, kept], exact.scores[None, kept], "pearson")[:, 0]
-    means = {tokens: rounded(np.nanmean(r[t], 0)) for t, tokens in enumerate(TOKEN_CHOICES)}
-    config = {**config_of(clf, data, texts, seed), "least tokens": LEAST}
-    return {"config": config, "made with": surroundings(), "r": means}
 
 
 def _draw(clf: Classifier, data: Dataset, limit: int, seed: int) -> list[EncodedText]:
