@@ -16,10 +16,11 @@ import pytest
 from browsing import ROOT, follow
 from lrp_book.sphinx.mask_hunt import hunt
 from lrp_exercises.catalogue import EXERCISES
+from test_product import all_groupings
 
 import lrp_companion as lrp
 from lrp_companion.lab.perturbation_paths import perturbation_paths
-from lrp_companion.toys.product import Product, all_groupings, shares
+from lrp_companion.toys.product import Product, shares
 from lrp_companion.toys.softmax_step import SoftmaxStep
 
 PAGES = sorted((ROOT / "book/exercises").glob("*.md"))
@@ -93,7 +94,7 @@ def products_four() -> list[str]:
 
 def products_negative() -> list[str]:
     p = Product((-1, 2, 5), "(x1 x2) x3")
-    assert sum(p.relevance()) == pytest.approx(p.value) and [str(x) for x in p.shapley()] == ["-10/3"] * 3
+    assert sum(p.relevance()) == pytest.approx(p.value) and [str(x) for x in p.integrated_gradients()] == ["-10/3"] * 3
     return [vector(p.relevance()), vector(p.loo()), number(p.value), number(sum(p.loo()))]
 
 
@@ -252,7 +253,7 @@ def softmax_uniform() -> list[str]:
 
 
 def softmax_level() -> list[str]:
-    step = SoftmaxStep([math.log(3), 0], [4, 0]).shifted(8 / 3)
+    step = SoftmaxStep(np.array([math.log(3), 0]) + 8 / 3, [4, 0])
     slope = step.mask_gradient()[0] / 2
     assert step.attnlrp()[1] == pytest.approx(-1)
     return [

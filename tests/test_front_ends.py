@@ -20,13 +20,14 @@ import pytest
 from browsing import ROOT
 from front import check
 from front.check import QUIET
+from test_product import all_groupings
 
 from lrp_companion import InputError, Protocol
 from lrp_companion.masks import bypassed, mask_number
 from lrp_companion.metrics import agreement, invariance_gap, pearson
 from lrp_companion.show.palette import hexes
 from lrp_companion.show.tokens import decimals
-from lrp_companion.toys.product import Product, all_groupings, leaves_of, parse, write
+from lrp_companion.toys.product import Product, leaves_of, parse, write
 from lrp_companion.toys.softmax_step import SoftmaxStep
 from lrp_companion.widgets.base import SHARED, STATIC, front_ends, minified, packed
 

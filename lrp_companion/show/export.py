@@ -11,64 +11,19 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, as_path, shown
-from lrp_companion.show.palette import INK, QUIET, hexes
-from lrp_companion.show.tokens import (
-    FAINT,
-    HEATMAP_CSS,
-    KEY,
-    TokenRows,
-    decimals,
-    row_scale,
-)
+from lrp_companion.show.palette import INK, QUIET
+from lrp_companion.show.tokens import HEATMAP_CSS, KEY, Cell, TokenRows, cells
 from lrp_companion.terminal import visible
 
 WIDTH, MARGIN, SIZE, SMALL = 468.0, 8.0, 10.0, 7.0  # points: the text width of a page, and type sizes
 PAD, GAP, LINE, BELOW = 3.0, 3.0, 15.0, 10.0  # inside and between boxes; heights of a box and of its score
 _PAGE_CSS = "body{margin:1em auto;max-width:60em;padding:0 1em;background:#fff;font:16px/1.4 sans-serif}"
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One token as it is drawn: its text, score, colour (`#rrggbb`), sign ("for", "against", ""), special."""
-
-    text: str
-    score: str
-    colour: str
-    sign: str
-    special: bool
-
-
-def cells(record: Attribution) -> list[Cell]:
-    """A record's tokens as they are drawn, on the row's own scale.
-
-    >>> record = Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo")
-    >>> [(cell.text, cell.score, cell.sign) for cell in cells(record)]
-    [('[CLS]', '+0.100', 'for'), ('fine', '-0.250', 'against')]
-    """
-    scale, digits = row_scale(record), decimals(record.scores)
-    columns = record.pieces, record.scores, hexes(record.scores / scale), record.special
-    return [
-        Cell(visible(piece), f"{score:+.{digits}f}", colour, _sign(score, scale), bool(special))
-        for piece, score, colour, special in zip(*columns, strict=True)
-    ]
-
-
-def _sign(score: float, scale: float) -> str:
-    return "for" if score > FAINT * scale else "against" if score < -FAINT * scale else ""
-
-
-def save_rows(rows: TokenRows, path: str | os.PathLike) -> None:
-    """Save a heat map of one or several rows, see `TokenRows.save`."""
-    make = FORMS[ending("TokenRows.save", path)]
-    write("TokenRows.save", path, make(rows))
 
 
 def ending(operation: str, path: str | os.PathLike, endings: tuple[str, ...] = ()) -> str:
