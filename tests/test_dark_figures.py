@@ -13,7 +13,7 @@ from PIL import Image
 
 from lrp_companion.registry import METHODS
 from lrp_companion.show.canvas import drawing
-from lrp_companion.show.palette import BLUE, INK, ORANGE, QUIET, SPARE, STYLES, oklab_to_srgb
+from lrp_companion.show.palette import INK, QUIET, SPARE, STYLES, oklab_to_srgb
 
 
 def rgb(colour: str) -> np.ndarray:
@@ -44,14 +44,6 @@ def test_every_line_can_be_told_from_the_page() -> None:
     styles = [*STYLES.values(), *(method.style for method in METHODS.values() if method.style)]
     for colour in {*(style.colour for style in styles), *SPARE}:
         assert contrast(rgb(colour))[0] > 3, colour
-
-
-def test_relevance_alone_has_red_orange_and_blue() -> None:
-    """Paths, groupings, data and models keep 20 degrees away from both hues, or are grey."""
-    for colour in {*(style.colour for style in STYLES.values()), *SPARE}:
-        a, b = srgb_to_oklab(rgb(colour) / 255)[1:, 0]
-        apart = [abs((np.degrees(np.arctan2(b, a)) - hue + 180) % 360 - 180) for _, hue in (ORANGE, BLUE)]
-        assert np.hypot(a, b) < 0.02 or min(apart) > 20, colour
 
 
 def test_hues_stay() -> None:

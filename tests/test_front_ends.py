@@ -63,7 +63,7 @@ def numbers(values: Any) -> np.ndarray:
 
 def test_deno_tests_pass(deno: str) -> None:
     said = run(deno, "test", "--no-remote", f"--allow-read={STATIC}", "--", f"{STATIC.as_uri()}/")
-    assert int(re.search(r"(\d+) passed", said)[1]) > 100
+    assert int(re.search(r"(\d+) passed", said)[1]) > 70
 
 
 def test_deno_tests_pass_on_what_pages_load(deno: str, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_deno_tests_pass_on_what_pages_load(deno: str, tmp_path: Path) -> None:
     said = run(
         deno, "test", "--no-remote", "--no-check", f"--allow-read={tmp_path}", "--", f"{tmp_path.as_uri()}/"
     )
-    assert int(re.search(r"(\d+) passed", said)[1]) > 100
+    assert int(re.search(r"(\d+) passed", said)[1]) > 70
 
 
 @pytest.mark.parametrize("name", ["base", *SHARED, *front_ends()])
