@@ -12,11 +12,10 @@ import torch
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import lengths, long_context, pages, precision, tables  # noqa: E402
+from benchmarks import lengths, long_context, pages, tables  # noqa: E402
 from benchmarks.__main__ import main  # noqa: E402
 from benchmarks.cases import CASES, Disagreement, _equal, shape_of  # noqa: E402
 from benchmarks.clock import interleaved, multiplier, ratio, slope  # noqa: E402
-from benchmarks.peers import families  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -115,21 +114,6 @@ def test_peers_agree_in_the_committed_record():
     assert record["config"]["dtype"] == "float64" and {row["model"] for row in record["rows"]} > {"companion"}
 
 
-@pytest.mark.parametrize("family", families.FAMILIES)
-def test_a_family_for_the_peer_is_random_and_runs_here(family):
-    network, asked = families.network_of(family, seed=0), families.asked(2, seed=0)
-    for bypass in (False, True):
-        for row, answer in zip(
-            asked, families.ours(network, asked, gate="uniform", bypass=bypass), strict=True
-        ):
-            assert answer["scores"].shape == (len(row["input_ids"]),)
-            logits = network(input_ids=torch.tensor([row["input_ids"]])).logits[0]
-            assert answer["logit"] == pytest.approx(logits[row["target"]].item(), rel=1e-5)
-    same = [{"scores": answer["scores"].tolist(), "logit": answer["logit"]}]
-    made = families.compared([answer], same)
-    assert made["relative"] == made["logits"] == 0 and made["r"] == pytest.approx(1)
-
-
 def test_a_long_context_is_measured(monkeypatch):
     small = {"hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 4, "num_key_value_heads": 2}
     monkeypatch.setattr(long_context, "SHAPE", {**small, "head_dim": 4})
@@ -139,23 +123,6 @@ def test_a_long_context_is_measured(monkeypatch):
         row = long_context.once(kind, 2, 40, **options)
         assert row["finite"] and row["peak"] >= row["before"] > 0 and row["seconds"] > 0, kind
     torch.set_num_threads(threads)
-
-
-def test_half_precision_is_measured(model_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(precision, "METHODS", {"AttnLRP": ("attnlrp", {}), "LOO": ("loo", {})})
-    out = tmp_path / "precision.json"
-    folder = str(model_folder("bert", layers=2, hidden=16))
-    assert (
-        precision.main(
-            ["--limit", "2", "--dtypes", "bfloat16", "float16", "--model", folder, "--out", str(out)]
-        )
-        == 0
-    )
-    record = json.loads(out.read_text())
-    assert [row["dtype"] for row in record["rows"]] == ["bfloat16", "float16"] * 2
-    assert all(row["least r"] <= row["r"] <= 1.000001 for row in record["rows"])
-    for name in ("table", "setting"):
-        assert tables.PARTS["precision", name](record)
 
 
 @pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)

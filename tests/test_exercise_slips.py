@@ -230,21 +230,6 @@ def test_a_kind_of_wrong_answer_is_told_for_any_exercise(name: str, answer: str,
     assert not result and re.search(says, result.message), result
 
 
-def test_what_is_found_by_calling_again_prints_nothing_and_takes_no_time(capsys, monkeypatch):
-    calls = []
-
-    def odd(logits: np.ndarray) -> float:
-        calls.append(print("called"))
-        return float(np.sqrt((logits**2).sum()) + len(calls))
-
-    assert "Called again with the same inputs" in check("mean-logit", odd).message
-    assert capsys.readouterr().out.count("called") == 4 * len(EXERCISES["mean-logit"].inputs)
-    monkeypatch.setattr("lrp_exercises.checking.PATIENCE", -1.0)
-    calls.clear()
-    assert "Called again" not in check("mean-logit", odd).message
-    assert len(calls) == 4 * len(EXERCISES["mean-logit"].inputs)
-
-
 def test_an_error_is_right_where_there_is_no_answer() -> None:
     """Pearson's r of a constant map is undefined: NaN and an error are both right, a number is not."""
 

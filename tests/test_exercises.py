@@ -362,38 +362,6 @@ def test_tensors_are_given_where_they_are_asked_for() -> None:
     assert not check("softmax-rule", rule)
 
 
-def test_checks_repeat_and_leave_no_trace_in_the_global_generator() -> None:
-    np.random.seed(3)
-    before = np.random.get_state()[1].copy()  # type: ignore[index]
-    assert check("softmax-rule", lambda g, z: g) == check("softmax-rule", lambda g, z: g)
-    assert np.array_equal(before, np.random.get_state()[1])  # type: ignore[index,arg-type]
-
-
-@pytest.mark.parametrize(
-    ("call", "told"),
-    [
-        (lambda: check("softmaxrule", np.mean), "did you mean 'softmax-rule'"),
-        (lambda: check("zzz", np.mean), r"exercises\(\) lists them"),
-        (lambda: check(3, np.mean), "got exercise 3"),  # type: ignore[arg-type]
-        (
-            lambda: check("softmax-rule", 0.5),
-            r"got 0.5 in place of a function; expected a function softmax_rule\(g_a, z\)",
-        ),  # type: ignore[arg-type]
-        (
-            lambda: check("softmax-rule", np.mean, framework="jax"),
-            "framework 'jax'; expected one of numpy, torch",
-        ),
-        (lambda: exercises("softmax"), "theme 'softmax'; expected one of products and grouping"),
-        (lambda: hint("softmax-rule", 9), "got hint 9; expected a whole number from 1 to 3"),
-        (lambda: hint("softmax-rule", 0), "got hint 0"),
-        (lambda: hint("nothing"), "got exercise 'nothing'"),
-    ],
-)
-def test_bad_calls_are_refused(call: Function, told: str) -> None:
-    with pytest.raises(InputError, match=told):
-        call()
-
-
 def test_ctrl_c_is_no_answer() -> None:
     def stopped(*inputs: Any) -> Any:
         raise KeyboardInterrupt

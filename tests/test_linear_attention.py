@@ -320,16 +320,6 @@ class TestMethods:
             self.scores(net, x, "gradient-x-input"), self.scores(net, x, "loo"), rtol=1e-9, atol=1e-12
         )
 
-    def test_names_of_rules_are_points_of_the_simplex(self) -> None:
-        for association in ASSOCIATIONS:
-            net, x = tiny(association, position_embedding=True), pictures()
-            np.testing.assert_allclose(
-                self.scores(net, x, "attnlrp"), self.scores(net, x, "lrp", shares=association), rtol=1e-12
-            )
-            np.testing.assert_allclose(
-                self.scores(net, x, "cp-lrp"), self.scores(net, x, "lrp", shares=(0, 0, 1)), rtol=1e-12
-            )
-
     @pytest.mark.parametrize("method", sorted(IMAGE_METHODS))
     def test_records(self, method: str) -> None:
         net, x = tiny("right", position_embedding=True), pictures(3)
@@ -360,18 +350,3 @@ class TestMethods:
         (coarse, *_) = attribute_images(net, x, method="ig", n_steps=1)
         assert abs(coarse.details["convergence_delta"]) > 1e-4
         assert all(w.requires_grad for w in net.parameters())
-
-    def test_a_baseline_may_be_a_picture_or_one_per_picture(self) -> None:
-        net, x = tiny(), pictures(2)
-        one = self.scores(net, x, "ig", baseline=torch.ones(4))
-        np.testing.assert_allclose(one, self.scores(net, x, "ig", baseline=np.ones((2, 2))))
-        np.testing.assert_allclose(one, self.scores(net, x, "ig", baseline=torch.ones(2, 4)))
-
-
-@pytest.mark.filterwarnings("error")
-def test_read_only_arrays_are_copied() -> None:
-    net, x, y = tiny(), pictures(3).numpy(), np.array([0, 2, 1])
-    x.flags.writeable = y.flags.writeable = False
-    assert 0 <= net.accuracy(x, y) <= 1
-    records = attribute_images(net, x, method="ig", target=y, baseline=x[:1], n_steps=2)
-    assert [record.target for record in records] == y.tolist()

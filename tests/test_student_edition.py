@@ -264,16 +264,9 @@ def test_a_quiz_is_answered_by_keyboard(place: str, small_site: str, visit: Any)
     assert first.is_hidden()
     assert second.get_by_role("radio").first.evaluate("radio => radio === document.activeElement")
     assert page.get_by_role("button", name="Next question").is_disabled()
-    page.emulate_media(media="print")
-    assert first.is_visible() and second.is_visible(), "on paper all of them"
-    page.emulate_media(media="screen")
     second.get_by_role("radio").first.check()
     second.get_by_role("button", name="Check").click()
     assert page.locator(".quiz-score").inner_text() == "2 of 2 answered, 1 at the first try."
-    second.get_by_role("button", name="Check").click()
-    assert page.locator(".quiz-score").inner_text() == "2 of 2 answered, 1 at the first try.", (
-        "asked again, counted once"
-    )
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)

@@ -231,17 +231,6 @@ def test_a_token_is_removed_by_key_and_the_page_says_what_that_does(
     assert "Without" not in again.locator(".lrp-panel [aria-live]").first.inner_text()
 
 
-def test_loading_explains_what_stands_in_the_box(at: Any, python: Classifier) -> None:
-    page, watch = at(load=False)
-    page.fill("textarea[name=text]", TEXT)
-    page.click("button.lrp-load")
-    page.wait_for_selector(".lrp-loader", state="detached")
-    page.wait_for_function(DONE)
-    assert page.input_value("textarea[name=text]") == TEXT and watch.nothing()
-    agrees(shown(page), expected(python, TEXT))
-    assert page.locator(".lrp-refused").first.inner_text() == ""
-
-
 def test_two_sentences_and_a_link_that_brings_both_back(at: Any, python: Classifier) -> None:
     page, _ = at()
     page.get_by_label("Compare with a second sentence").check()
@@ -309,27 +298,6 @@ def test_a_load_can_be_cancelled_broken_off_and_repeated(at: Any) -> None:
     page.wait_for_selector("[data-ready]")
     page.click("button.lrp-load")
     page.wait_for_selector(".lrp-loader", state="detached")
-
-
-def test_a_missing_engine_is_said(at: Any) -> None:
-    page, _ = at(load=False)
-    page.route("**/engine.js", lambda route: route.abort())
-    page.click("button.lrp-load")
-    page.wait_for_function("document.querySelector('.lrp-load-line').textContent.includes('got no file')")
-
-
-def test_a_browser_that_cannot_run_it_is_told_why(browser: Any, site: str) -> None:
-    for script, part, works in (
-        ("delete window.WebAssembly", "no WebAssembly", False),
-        ("Object.defineProperty(navigator, 'deviceMemory', {value: 2})", "2 GB of memory", True),
-    ):
-        context = browser.new_context()
-        context.add_init_script(script)
-        page, _ = open_page(context, f"{site}/index.html")
-        page.wait_for_selector("[data-ready]")
-        assert part in page.inner_text(".lrp-load-line")
-        assert page.locator("button.lrp-load").is_enabled() == works
-        context.close()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
