@@ -71,7 +71,11 @@ with_a_state = pytest.mark.parametrize("name", WRONG)
 
 # -- good arguments, and states drawn from the traits --------------------------------------------------------
 
-AXES = {"site": ["word", "word+position", "embedding"], "tokens": ["no-special", "all"], "8": ["64", "512"]}
+AXES = {
+    "site": ["word", "word+position", "embedding"],
+    "tokens": ["no-special", "all"],
+    "map": ["raw", "sum"],
+}
 
 
 def cells(seed: int) -> np.ndarray:
@@ -402,7 +406,7 @@ def use(control: Any, page: Any, by_key: bool) -> None:
     """Use a control as a reader would, by mouse or by keyboard."""
     tag, kind = control.evaluate("node => [node.tagName, node.type]")
     if tag == "SELECT":
-        control.select_option(index=1)
+        control.select_option(index=control.evaluate("node => (node.selectedIndex + 1) % node.length"))
     elif kind in ("range", "number"):
         control.focus()
         page.keyboard.press(BY_KEY[kind])

@@ -165,11 +165,8 @@ def _panels(means: xr.Dataset | Mapping[str, Any]) -> dict[str, dict[str, tuple[
 
 
 def _by_first(means: xr.Dataset) -> dict[str, xr.Dataset]:
-    return {str(of): means.isel({_first(means): k}) for k, of in enumerate(means[_first(means)].values)}
-
-
-def _first(rows: xr.Dataset) -> str:
-    return str(rows["mean"].dims[0])
+    first = str(means["mean"].dims[0])
+    return {str(of): means.isel({first: k}) for k, of in enumerate(means[first].values)}
 
 
 def _last(rows: xr.Dataset) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.checks import InputError
 from lrp_companion.metrics import Interval
 
 TABLE_CSS = """
@@ -148,13 +147,8 @@ def table(
     else:
         headings = {name: name for name in (records[0] if columns is None else columns)}
     known = {name for record in records for name in record}
-    if not headings or not set(headings) <= known:
-        raise InputError(
-            "table",
-            got=f"columns {', '.join(map(str, headings)) or 'none'}",
-            expected=f"some of {', '.join(sorted(map(str, known)))}",
-            hint="name columns of the rows",
-        )
+    if unknown := headings.keys() - known:
+        raise KeyError(f"no column {', '.join(map(str, unknown))} in the rows")
     values = [[record.get(name) for name in headings] for record in records]
     numeric = tuple(
         all(value is None or _is_number(value) for value in column)
