@@ -11,12 +11,11 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lrp_companion.checks import InputError, as_path, shown
+from lrp_companion.checks import InputError, as_path
 from lrp_companion.show.palette import INK, QUIET
 from lrp_companion.show.tokens import HEATMAP_CSS, KEY, Cell, TokenRows, cells
 from lrp_companion.terminal import visible
@@ -28,15 +27,11 @@ _PAGE_CSS = "body{margin:1em auto;max-width:60em;padding:0 1em;background:#fff;f
 
 def ending(operation: str, path: str | os.PathLike, endings: tuple[str, ...] = ()) -> str:
     """Return the ending of a path, if it is one of `endings` (by default those of `FORMS`)."""
-    allowed = endings or tuple(FORMS)
-    suffix = Path(path).suffix.lower() if isinstance(path, (str, os.PathLike)) else ""
-    if suffix not in allowed:
-        expected, hint = f"a path that ends in {', '.join(allowed)}", f"such as explanation{allowed[0]}"
-        raise InputError(operation, got=f"path {shown(path)}", expected=expected, hint=hint)
-    if not as_path(operation, "path", path).absolute().parent.is_dir():
-        expected, hint = "a folder that is there", "make the folder first"
-        raise InputError(operation, got=f"path {os.fspath(path)!r}", expected=expected, hint=hint)
-    return suffix
+    allowed, place = endings or tuple(FORMS), as_path(operation, "path", path)
+    if place.suffix.lower() not in allowed or not place.absolute().parent.is_dir():
+        expected = f"a path that ends in {', '.join(allowed)}, in a folder that is there"
+        raise InputError(operation, got=f"path {str(path)!r}", expected=expected, hint="name another file")
+    return place.suffix.lower()
 
 
 def write(operation: str, path: str | os.PathLike, content: bytes) -> None:

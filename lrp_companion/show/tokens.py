@@ -269,16 +269,13 @@ def cells(record: Attribution) -> list[Cell]:
     >>> [(cell.text, cell.score, cell.sign) for cell in cells(record)]
     [('[CLS]', '+0.100', 'for'), ('fine', '-0.250', 'against')]
     """
-    scale, digits = row_scale(record), decimals(record.scores)
-    columns = record.pieces, record.scores, hexes(record.scores / scale), record.special
+    parts, digits = record.scores / row_scale(record), decimals(record.scores)
+    signs = np.where(np.abs(parts) < FAINT, "", np.where(parts > 0, "for", "against")).tolist()
+    columns = record.pieces, record.scores, hexes(parts), signs, record.special.tolist()
     return [
-        Cell(visible(piece), f"{score:+.{digits}f}", colour, _sign(score, scale), bool(special))
-        for piece, score, colour, special in zip(*columns, strict=True)
+        Cell(visible(piece), f"{score:+.{digits}f}", colour, sign, special)
+        for piece, score, colour, sign, special in zip(*columns, strict=True)
     ]
-
-
-def _sign(score: float, scale: float) -> str:
-    return "" if abs(score) < FAINT * scale else "for" if score > 0 else "against"
 
 
 def _items(record: Attribution) -> list[str]:
