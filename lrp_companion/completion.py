@@ -103,7 +103,7 @@ class Completion(list[Attribution]):
                 widget.save(path)
                 widget.close()  # or it would when Python ends, without its modules
             else:
-                export.save_rows(tokens.token_heatmap(self), path)
+                tokens.token_heatmap(self).save(path)
 
     def __repr__(self) -> str:
         return f"Completion({self.text!r}, method={self[0].method!r}, tokens={len(self)})"

@@ -11,7 +11,7 @@ import pytest
 from browsing import ROOT
 
 from lrp_companion.registry import METHODS
-from lrp_companion.show.palette import BLUE, INK, ORANGE, QUIET, SPARE, STYLES
+from lrp_companion.show.palette import INK, QUIET, SPARE, STYLES
 
 PAGE = 18  # grey of the theme's dark pages
 SHEET = (ROOT / "lrp_companion/page/static/pages.css").read_text(encoding="utf-8")
@@ -65,14 +65,6 @@ def test_every_line_can_be_told_from_the_page() -> None:
     styles = [*STYLES.values(), *(method.style for method in METHODS.values() if method.style)]
     for colour in {*(style.colour for style in styles), *SPARE}:
         assert contrast(rgb(colour))[0] > 3, colour
-
-
-def test_relevance_alone_has_red_orange_and_blue() -> None:
-    """Paths, groupings, data and models keep 20 degrees away from both hues, or are grey."""
-    for colour in {*(style.colour for style in STYLES.values()), *SPARE}:
-        _, a, b = oklab(rgb(colour) / 255)[:, 0]
-        apart = [abs((hue(rgb(colour)) - of + 180) % 360 - 180) for _, of in (ORANGE, BLUE)]
-        assert np.hypot(a, b) < 0.02 or min(apart) > 20, colour
 
 
 def test_hues_stay() -> None:

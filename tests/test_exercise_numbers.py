@@ -19,10 +19,11 @@ from lrp_book.exercise_cells import BLOCK as BLOCK_OF_CARD
 from lrp_book.exercise_cells import CHECK, fill, in_page
 from lrp_book.sphinx.mask_hunt import hunt
 from lrp_exercises.catalogue import EXERCISES
+from test_product import all_groupings
 
 import lrp_companion as lrp
 from lrp_companion.lab.perturbation_paths import perturbation_paths
-from lrp_companion.toys.product import Product, all_groupings, shares
+from lrp_companion.toys.product import Product, shares
 from lrp_companion.toys.softmax_step import SoftmaxStep
 
 PAGES = sorted((ROOT / "book/exercises").glob("*.md"))
@@ -52,21 +53,6 @@ LINKS = [
 
 
 # -- the pages as a course -----------------------------------------------------------------------------------
-
-
-def test_six_exercises_or_more_per_theme_in_three_kinds_and_every_level() -> None:
-    assert set(TEXT) == {"products", "rules", "softmax", "agreement", "judges"}
-    assert len(ASKED) >= 24 and set(ASKED) == set(SOLVED)
-    for page, text in TEXT.items():
-        heads = re.findall(r"^\*(\w+)(?:, ([\w ]+))?\.\* ", text, re.MULTILINE)
-        assert len(heads) == len(re.findall(r"^````\{exercise\}", text, re.MULTILINE)) >= 6, page
-        if page == "judges":  # which is in code but for its first
-            continue
-        assert {level for level, _ in heads} == set(LEVELS), page
-        assert {kind for level, kind in heads if level != "Research"} == set(KINDS), page
-    assert all(body.lstrip().startswith(":class: dropdown") for body in SOLVED.values()), (
-        "solutions are folded"
-    )
 
 
 def test_pages_and_notebooks_have_each_exercise_from_its_card() -> None:
@@ -107,7 +93,7 @@ def products_four() -> list[str]:
 
 def products_negative() -> list[str]:
     p = Product((-1, 2, 5), "(x1 x2) x3")
-    assert sum(p.relevance()) == pytest.approx(p.value) and [str(x) for x in p.shapley()] == ["-10/3"] * 3
+    assert sum(p.relevance()) == pytest.approx(p.value) and str(p.integrated_gradients()[0]) == "-10/3"
     return [vector(p.relevance()), vector(p.loo()), number(p.value), number(sum(p.loo()))]
 
 
@@ -266,7 +252,7 @@ def softmax_uniform() -> list[str]:
 
 
 def softmax_level() -> list[str]:
-    step = SoftmaxStep([math.log(3), 0], [4, 0]).shifted(8 / 3)
+    step = SoftmaxStep(np.array([math.log(3), 0]) + 8 / 3, [4, 0])
     slope = step.mask_gradient()[0] / 2
     assert step.attnlrp()[1] == pytest.approx(-1)
     return [
@@ -466,12 +452,6 @@ def test_every_decimal_of_a_solution_is_recomputed_or_given() -> None:
         assert not unknown, f"{label}: {unknown} are recomputed nowhere"
 
 
-def test_the_middle_factor_gets_a_quarter_at_most() -> None:
-    middle_shares = {shares(grouping)[2] for grouping in all_groupings(5)}
-    assert float(max(middle_shares)) == 0.25
-    assert float(shares(Product([1] * 5, "(x1 x2) (x3 (x4 x5))").grouping)[2]) == 0.25
-
-
 # -- links to widgets ----------------------------------------------------------------------------------------
 
 
@@ -504,15 +484,3 @@ def test_links_of_the_built_book_lead_to_the_state_that_they_name(site, html, br
             followed += 1
     context.close()
     assert followed == len(LINKS)
-
-
-def test_every_exercise_names_its_goal() -> None:
-    """On the exercise pages, in the primer and at the end of chapters."""
-    texts = list(TEXT.values()) + [(ROOT / "book/primer.md").read_text(encoding="utf-8")]
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        cells = nbformat.read(path, as_version=4).cells
-        texts.append("\n".join(cell.source for cell in cells if cell.cell_type == "markdown"))
-    asked = [body for text in texts for kind, _, body in BLOCK.findall(text) if kind == "exercise"]
-    goals = [re.findall(r"\*Goal: ([^*]+)\.\*", body) for body in asked]
-    assert len(asked) >= 70 and all(len(found) == 1 for found in goals)
-    assert len({found[0] for found in goals}) == len(goals)

@@ -6,7 +6,6 @@ Without deno all of this skips, with the reason, and fails in continuous integra
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import subprocess
@@ -20,14 +19,13 @@ import pytest
 from browsing import ROOT
 from front import check
 from front.check import QUIET
+from test_product import all_groupings
 
-from lrp_companion import InputError, Protocol
-from lrp_companion.masks import bypassed, mask_number
-from lrp_companion.metrics import agreement, invariance_gap, pearson
+from lrp_companion import InputError
+from lrp_companion.metrics import pearson
 from lrp_companion.show.palette import hexes
 from lrp_companion.show.tokens import decimals
-from lrp_companion.toys.product import Product, all_groupings, leaves_of, parse, write
-from lrp_companion.toys.softmax_step import SoftmaxStep
+from lrp_companion.toys.product import Product, parse, write
 from lrp_companion.widgets.base import SHARED, STATIC, front_ends, minified, packed
 
 LACKS = -32768
@@ -55,14 +53,9 @@ def each(deno: str, front: str, name: str, arguments: Sequence[Sequence[Any]]) -
     return answers(deno, front, [(name, *given) for given in arguments])
 
 
-def numbers(values: Any) -> np.ndarray:
-    """Return a list from JSON as an array, where null is NaN."""
-    return np.array(values, dtype=np.float64)
-
-
 def test_deno_tests_pass(deno: str) -> None:
     said = run(deno, "test", "--no-remote", f"--allow-read={STATIC}", "--", f"{STATIC.as_uri()}/")
-    assert int(re.search(r"(\d+) passed", said)[1]) > 100
+    assert int(re.search(r"(\d+) passed", said)[1]) > 70
 
 
 def test_deno_tests_pass_on_what_pages_load(deno: str, tmp_path: Path) -> None:
@@ -72,7 +65,7 @@ def test_deno_tests_pass_on_what_pages_load(deno: str, tmp_path: Path) -> None:
     said = run(
         deno, "test", "--no-remote", "--no-check", f"--allow-read={tmp_path}", "--", f"{tmp_path.as_uri()}/"
     )
-    assert int(re.search(r"(\d+) passed", said)[1]) > 100
+    assert int(re.search(r"(\d+) passed", said)[1]) > 70
 
 
 @pytest.mark.parametrize("name", ["base", *SHARED, *front_ends()])
@@ -133,35 +126,6 @@ def test_r_is_the_metrics(deno: str) -> None:
     assert each(deno, "base", "pearson", [[[1, 1, 1], [1, 2, 3]]]) == [None]
 
 
-def test_masks_have_the_same_numbers(deno: str) -> None:
-    layers = [sorted(bypassed(mask)) for mask in range(64)]
-    assert each(deno, "layer_toggles", "maskOf", [[bypass] for bypass in layers]) == [
-        mask_number(set(bypass)) for bypass in layers
-    ]
-
-
-def test_half_open_layers_are_the_weighted_sum_over_masks(deno: str) -> None:
-    generator, layers, width = np.random.default_rng(2), 4, 5
-    steps = generator.integers(-127, 128, (2**layers, width))
-    scale = generator.random(2**layers).astype(np.float32)
-    table = {"steps": steps.ravel().tolist(), "scale": scale.tolist()}
-    scores = steps * scale[:, None] / 127
-    for amounts in generator.random((5, layers)):
-        weights = [
-            math.prod(amount if mask >> layer & 1 else 1 - amount for layer, amount in enumerate(amounts))
-            for mask in range(2**layers)
-        ]
-        (mixed,) = each(deno, "layer_toggles", "mixture", [[table, amounts.tolist(), width]])
-        np.testing.assert_allclose(mixed, np.array(weights) @ scores, atol=1e-6)
-
-
-def test_agreements_come_out_as_they_were_packed(deno: str) -> None:
-    steps = np.array([32767, LACKS, -123, 0, 4567])
-    (shown,) = each(deno, "layer_toggles", "agreements", [[packed(steps, "int16")]])
-    np.testing.assert_array_equal(numbers(shown["all"]), np.where(steps == LACKS, np.nan, steps / 32767))
-    np.testing.assert_array_equal(shown["sorted"], np.sort(steps[steps != LACKS] / 32767))
-
-
 GROUPINGS = [grouping for count in (2, 3, 4, 5) for grouping in all_groupings(count)]
 
 
@@ -182,65 +146,6 @@ def test_what_is_no_grouping_is_refused_by_both(text: str, deno: str) -> None:
     assert each(deno, "product_tree", "parse", [[text]]) == [None]
     with pytest.raises(InputError):
         Product([2] * max(2, text.count("x")), parse(text))
-
-
-def test_relevance_in_the_tree_is_the_products(deno: str) -> None:
-    values = (2, -3, 5, 7, 4)
-    products = [Product(values[: len(leaves_of(grouping))], grouping) for grouping in GROUPINGS]
-    given = [[as_json(grouping), list(one.values)] for grouping, one in zip(GROUPINGS, products, strict=True)]
-    trees = each(deno, "product_tree", "itemsOf", given)
-    loo = each(deno, "product_tree", "leaveOneOut", given)
-    gradients = each(deno, "product_tree", "integratedGradients", [[case] for _, case in given])
-    for one, items, removed, integrated in zip(products, trees, loo, gradients, strict=True):
-        relevance = [item["relevance"] for item in items if isinstance(item["node"], int)]
-        assert relevance == pytest.approx([float(x) for x in one.relevance()], rel=1e-12)
-        assert removed == pytest.approx([float(x) for x in one.loo()], rel=1e-12)
-        assert integrated == pytest.approx([float(x) for x in one.integrated_gradients()], rel=1e-12)
-
-
-def test_a_read_out_is_the_softmax_steps(deno: str) -> None:
-    generator = np.random.default_rng(3)
-    given = [
-        [generator.uniform(-8, 8, n).round(1).tolist(), generator.uniform(-2, 2, n).round(2).tolist()]
-        for n in (3, 4, 5, 6)
-        for _ in range(10)
-    ]
-    for (logits, values), shown in zip(given, each(deno, "softmax_lab", "softmaxStep", given), strict=True):
-        step = SoftmaxStep(logits, values)
-        expected = {
-            "attention": step.attention,
-            "loo": step.loo(),
-            "cp": step.cp_lrp(),
-            "attnlrp": step.attnlrp(),
-            "value": step.value_relevance(),
-            "logit": step.logit_relevance(),
-            "output": step.output,
-        }
-        assert set(shown) == set(expected)
-        for key, row in expected.items():
-            np.testing.assert_allclose(shown[key], row, rtol=1e-9, atol=1e-12)
-        ((r, error),) = (
-            both.values() for both in each(deno, "softmax_lab", "agreement", [[shown["cp"], shown["loo"]]])
-        )
-        assert r == pytest.approx(pearson(step.cp_lrp(), step.loo()), abs=1e-9)
-        assert error == pytest.approx(np.linalg.norm(step.cp_lrp() - step.loo()) / np.linalg.norm(step.loo()))
-
-
-@pytest.mark.parametrize("kind", ["raw", "sum-to-one"])
-def test_a_mixture_of_maps_is_measured_as_the_metrics_do(kind: str, deno: str) -> None:
-    generator = np.random.default_rng(4)
-    for shares in generator.dirichlet([1, 1, 1], 12).tolist():
-        maps, loo = generator.normal(size=(3, 16)), generator.normal(size=16)
-        graphs = np.array([[0.25, 0.25, 0.5], [0.5, 0.25, 0.25]]) @ maps
-        (shown_loo,) = each(deno, "shares_simplex", "shownAs", [[loo.tolist(), kind]])
-        scene = {"maps": maps.tolist(), "graphs": graphs.tolist(), "kind": kind, "shownLoo": shown_loo}
-        (shown,) = each(deno, "shares_simplex", "measure", [[scene, shares]])
-        scores, protocol = np.array(shares) @ maps, Protocol(tokens="all", map=kind)
-        assert shown["r"] == pytest.approx(
-            agreement(scores, loo, np.zeros(16, dtype=bool), protocol), abs=1e-9
-        )
-        assert shown["gaps"] == pytest.approx([invariance_gap(scores, graph).relative for graph in graphs])
-        assert shown["total"] == pytest.approx(scores.sum())
 
 
 AXES = {"site": ["word", "embedding"], "tokens": ["words", "all"], "removal": ["mask", "delete", "erase"]}

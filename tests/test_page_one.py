@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Sequence
 from functools import cache
@@ -11,13 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
-from browsing import complaints_of_axe
 from lrp_book.front import EXAMPLES, PICKED, embedded, explained, number, outlier_scene, picture
 from lrp_book.sphinx.findings import findings
-from plain_rows import plain_loo
-from prose import prose
 from scipy.stats import rankdata
 
 from lrp_companion.lab.load import load_run
@@ -27,30 +22,14 @@ from lrp_companion.schema import Protocol
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
-CHAPTER = ROOT / "notebooks" / "05_reproduction.ipynb"
-INDEX = (ROOT / "book" / "index.md").read_text(encoding="utf-8")
 SMALL = (ROOT / "book" / "small_print.md").read_text(encoding="utf-8")
 ASKED = set(re.findall(r"\{finding\}`([^`]+)`", SMALL))
-NUMBER = re.compile(r"(?<![\w.])[\u2212-]?\d+\.\d+")
-RULES = ("CP-LRP", "AttnLRP")
 WORDS, POSITIONS = Protocol(), Protocol(site="word+position", tokens="all")
 
 
 @cache
 def run(name: str) -> Any:
     return load_run(RESULTS / name)
-
-
-@cache
-def rows(name: str, table: str) -> list[dict[str, Any]]:
-    return sorted(pq.read_table(RESULTS / name / f"{table}.parquet").to_pylist(), key=lambda row: row["job"])
-
-
-@cache
-def loo_of(name: str, removal: int = 0) -> list[list[float]]:
-    """LOO of each example, from the logits of a run."""
-    removals = len(json.loads((RESULTS / name / "manifest.json").read_text())["axes"]["removal"])
-    return [plain_loo(row, removals, removal) for row in rows(name, "examples")]
 
 
 # -- page one and its small print --------------------------------------------------------------------------
@@ -93,11 +72,6 @@ def front_number(values: Sequence[float], interval: Interval) -> str:
     return number(float(np.mean(values))) + "°" * (interval.low <= 0 <= interval.high)
 
 
-def test_no_number_of_the_small_print_was_typed_in_and_page_one_has_none() -> None:
-    assert not NUMBER.findall(re.sub(r"\{finding\}`[^`]+`", "", SMALL))
-    assert not re.search(r"\d|°|Pearson", prose(INDEX).replace("you2025", "")) and "|" not in INDEX
-
-
 def test_what_is_said_of_the_picked_review_and_of_two_words() -> None:
     attnlrp, cp, loo = explained()
     words = {False: slice(None), True: slice(1, -1)}
@@ -133,31 +107,3 @@ def test_the_picture_of_the_readme_is_page_ones(tmp_path: Path) -> None:
     r = [value for words in (False, True) for value in scene.r(without=words, ranked=False)]
     assert [float(title.split()[3]) for title in titles] == pytest.approx(r, abs=0.005)
     assert [title.split()[4:] for title in titles] == [[], ["ahead"], ["level"], ["level"]]
-
-
-@pytest.mark.parametrize(("width", "height"), [(1366, 660), (390, 844)])
-def test_the_press_and_its_effect_are_seen_without_scrolling(
-    width: int, height: int, html: Path, visit: Any
-) -> None:
-    page = visit((html / "book" / "index.html").as_uri(), viewport={"width": width, "height": height})
-    page.wait_for_selector("[data-ready]")
-    panels, dots = page.locator(".lrp-scene-panel"), page.locator(".lrp-scene-panel g")
-    press = page.get_by_role("button", name="Count only the words")
-    inside = "all => all.every(e => (b => b.top >= 0 && b.bottom <= innerHeight)(e.getBoundingClientRect()))"
-    assert page.locator(".lrp-scene, .lrp-scene-row, .lrp-controls").evaluate_all(inside)
-    at = "all => all.map(e => e.style.transform)"
-    before = dots.evaluate_all(at)
-    assert [panels.nth(k).locator("em").inner_text() for k in (0, 1)] == ["", "ahead"]
-    press.click()
-    assert [panels.nth(k).locator("em").inner_text() for k in (0, 1)] == ["level", "level"]
-    assert dots.evaluate_all(at) == before, "no dot moves"
-    assert page.locator(".lrp-scene-out").count() == 4, "two marks become rings in each panel"
-    assert not complaints_of_axe(page, ".bd-article")
-
-
-def test_times_agree_wherever_they_stand() -> None:
-    lines = (ROOT / "book" / "contents.md").read_text(encoding="utf-8").splitlines()
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        (minutes,) = re.findall(r"\*\*Time:\*\* about (\d+) minutes", path.read_text(encoding="utf-8"))
-        (row,) = [line for line in lines if line.startswith(f"| [](../notebooks/{path.name})")]
-        assert row.split("|")[-2].strip() == minutes, path.name

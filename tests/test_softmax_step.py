@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -29,42 +27,12 @@ def read(z: np.ndarray, v: np.ndarray) -> float:
     return float((weights * v).sum() / weights.sum())
 
 
-def by_recomputation(step: SoftmaxStep, change: str) -> list[float]:
-    """`o - o'` for every token of one query: the token taken out of both lists, or its logit set to 0."""
-    out = []
-    for i in range(len(step.logits)):
-        if change == "removed":
-            after = read(np.delete(step.logits, i), np.delete(step.values, i))
-        else:
-            z = step.logits.copy()
-            z[i] = 0
-            after = read(z, step.values)
-        out.append(read(step.logits, step.values) - after)
-    return out
-
-
-class TestByHand:
-    """Weights 2 : 1 : 1 and values 4, 2, -2: the example that the notebook works through."""
-
-    step = SoftmaxStep([math.log(2), 0, 0], [4, 2, -2])
-
-    def test_flatness(self) -> None:
-        assert self.step.entropy() == pytest.approx(1.5 * math.log(2) / math.log(3))
-        assert self.step.spread() == pytest.approx(math.log(2) * math.sqrt(2) / 3)
-
-
 class TestAgainstRecomputation:
     @given(STEPS)
     def test_loo(self, step: SoftmaxStep) -> None:
-        assert np.allclose(step.loo(), by_recomputation(step, "removed"), **TIGHT)
-        a = step.attention
-        assert np.allclose(step.loo(), a * (step.values - step.output) / (1 - a), rtol=1e-6, atol=1e-7)
-
-    @given(STEPS)
-    def test_logit_zeroed(self, step: SoftmaxStep) -> None:
-        exact = np.array(by_recomputation(step, "zeroed"))
-        assert np.allclose(step.logit_zeroed(), exact, **TIGHT)
-        assert np.allclose(step.logit_zeroed_first_order(), 2 * step.logit_relevance(), **TIGHT)
+        z, v = step.logits, step.values
+        removed = [read(z, v) - read(np.delete(z, i), np.delete(v, i)) for i in range(len(z))]
+        assert np.allclose(step.loo(), removed, **TIGHT)
 
     @given(STEPS)
     def test_mask_gradient_is_the_derivative(self, step: SoftmaxStep) -> None:
@@ -97,33 +65,22 @@ class TestAgainstTheRules:
         covariance = (a * z * v).sum() - (a * z).sum() * (a * v).sum()
         assert step.cp_lrp().sum() == pytest.approx(float(step.output), abs=1e-10)
         assert step.logit_relevance().sum() == pytest.approx(covariance / 2, abs=1e-9)
-        assert step.conservation_gap() == pytest.approx((covariance - float(step.output)) / 2, abs=1e-9)
 
     @given(STEPS)
     def test_rule_is_loo_times_a_factor(self, step: SoftmaxStep) -> None:
         assert np.allclose(
             step.logit_relevance(), step.logits * (1 - step.attention) / 2 * step.loo(), **TIGHT
         )
-        assert np.allclose(step.cp_lrp() - step.loo(), step.attention * step.without(), **TIGHT)
 
 
 class TestInvariance:
     @given(STEPS, st.floats(-20, 20))
     def test_a_shift_changes_the_rule_only(self, step: SoftmaxStep, c: float) -> None:
-        shifted = step.shifted(c)
-        for name in ("loo", "mask_gradient", "cp_lrp", "value_relevance", "without"):
+        shifted = SoftmaxStep(step.logits + c, step.values)
+        for name in ("loo", "mask_gradient", "cp_lrp", "value_relevance"):
             assert np.allclose(getattr(shifted, name)(), getattr(step, name)(), **TIGHT), name
-        assert shifted.output == pytest.approx(float(step.output))
-        assert shifted.entropy() == pytest.approx(float(step.entropy()))
-        assert np.allclose(
-            shifted.logit_relevance() - step.logit_relevance(),
-            c * step.mask_gradient() / 2,
-            rtol=1e-8,
-            atol=1e-9,
-        )
-        assert shifted.conservation_gap() == pytest.approx(float(step.conservation_gap()), abs=1e-9)
-        assert np.allclose(shifted.centred().attnlrp(), step.centred().attnlrp(), **TIGHT)
-        assert shifted.centred().logits.mean() == pytest.approx(0, abs=1e-12)
+        moved = shifted.logit_relevance() - step.logit_relevance()
+        assert np.allclose(moved, c * step.mask_gradient() / 2, rtol=1e-8, atol=1e-9)
 
     @given(STEPS, st.floats(-20, 20))
     def test_a_shift_of_the_values_does_not_reach_loo(self, step: SoftmaxStep, c: float) -> None:
@@ -147,37 +104,22 @@ class TestThePapersTwoCases:
         step = SoftmaxStep([level] * n, values)
         assert np.allclose(step.logit_relevance(), level * (n - 1) / (2 * n) * step.loo(), **TIGHT)
         assert np.allclose(step.mask_gradient(), (n - 1) / n * step.loo(), **TIGHT)
-        assert step.entropy() == pytest.approx(1) and step.spread() == pytest.approx(0, abs=1e-12)
 
     def test_a_token_with_all_the_attention(self) -> None:
         """The gradient fades, removal does not; rounding loses nothing although 1 - A is below 1e-200."""
         step = SoftmaxStep([250.0, -250.0, -250.0], [3.0, 1.0, 5.0])
         assert step.attention[0] == 1 and abs(step.mask_gradient()).max() < 1e-200
-        assert step.loo()[0] == pytest.approx(3 - 3, abs=1e-12) and step.without()[0] == pytest.approx(3)
+        assert step.loo()[0] == pytest.approx(3 - 3, abs=1e-12)
         step = SoftmaxStep([250.0, -250.0, -250.0], [3.0, 1.0, 1.0])
-        assert step.loo()[0] == pytest.approx(2) and step.logit_zeroed()[0] == pytest.approx(2)
+        assert step.loo()[0] == pytest.approx(2)
 
 
 def test_many_queries_at_once() -> None:
     draw = np.random.default_rng(0)
     z, v = draw.normal(size=(2, 3, 2, 5))
     many = SoftmaxStep(z, v)
-    names = ["cp_lrp", "attnlrp", "loo", "logit_zeroed", "conservation_gap"]
-    names += ["spread", "entropy"]
     for j in np.ndindex(3, 2):
         single = SoftmaxStep(z[j], v[j])
-        for name in names:
+        for name in ("cp_lrp", "attnlrp", "loo"):
             assert np.allclose(getattr(many, name)()[j], getattr(single, name)(), **TIGHT), name
-        assert np.allclose(many.centred().logits[j], single.centred().logits)
         assert np.allclose(many.output[j], single.output)
-    assert np.allclose(many.scaled(2).logits, 2 * z) and repr(many) == "SoftmaxStep(tokens=5, queries=6)"
-
-
-class TestErrors:
-    def test_inputs_are_copied_and_kept(self) -> None:
-        z = np.array([0.0, 1.0])
-        step = SoftmaxStep(z, z)
-        z[0] = 5
-        assert step.logits[0] == 0
-        with pytest.raises(ValueError, match="read-only"):
-            step.logits[0] = 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -11,23 +10,17 @@ from html.parser import HTMLParser
 import matplotlib as mpl
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib.text import Text
 from PIL import Image
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.methods import METHODS
 from lrp_companion.metrics import Interval, bootstrap_mean
-from lrp_companion.show import (
-    layer_curves,
-    table,
-    terminal_table,
-    token_heatmap,
-)
-from lrp_companion.show.canvas import Drawing, drawing
-from lrp_companion.show.figures import dots
-from lrp_companion.show.palette import INK, QUIET, STYLES, diverging, diverging_map, hexes, styles
+from lrp_companion.show import dots, lines, table, terminal_table, token_heatmap
+from lrp_companion.show.canvas import Drawing, drawing, headline
+from lrp_companion.show.palette import INK, STYLES, diverging, diverging_map, hexes, styles
 from lrp_companion.show.tokens import _width
 
 HOSTILE = (
@@ -225,20 +218,6 @@ def test_digits_follow_the_largest_score(size, shown):
 # --- tables
 
 
-def test_short_columns_of_a_table_stay_on_one_line():
-    rows = [
-        {
-            "run": "one",
-            "n": "100 of 100",
-            "what": "a sentence that is longer than a line of a narrow column",
-            "r": 0.5,
-        }
-    ]
-    page = Page(table(rows)._repr_html_())
-    kinds = [cell.get("class") for cell in [*page.named("th")[:4], *page.named("td")]]
-    assert kinds == ["lrp-short", "lrp-short", None, "lrp-number", "lrp-short", None, "lrp-number"]
-
-
 def test_tables_are_accessible_and_escaped():
     rows = [
         {"method": "<b>x</b>", "r": Interval(0.5, 0.4, 0.6, 9, 2), "paper": None},
@@ -247,38 +226,20 @@ def test_tables_are_accessible_and_escaped():
     shown = table(
         rows,
         columns={"method": "method", "r": "r & more", "paper": "r"},
-        groups={"ours": ["r"], "the paper": ["paper"]},
         caption='A "caption" <i>',
     )
     page = Page(shown._repr_html_())
     tags = {"figure", "figcaption", "div", "style", "table", "thead", "tbody", "tr", "th", "td"}
     assert {tag for tag, _ in page.elements} == tags
     assert page.named("div")[0]["aria-label"] == 'A "caption" <i>' and page.named("div")[0]["tabindex"] == "0"
-    assert [h["scope"] for h in page.named("th")] == ["colgroup"] * 2 + ["col"] * 3 + ["row"] * 2
-    assert page.items == [
-        "",
-        "ours",
-        "the paper",
-        "method",
-        "r & more",
-        "r",
-        "<b>x</b>",
-        "0.50 [0.40, 0.60] (2 undefined)",
-        "",
-        "y",
-        "undefined",
-        "0.25",
-    ]
-    assert repr(shown).splitlines()[1].split("  ")[-1] == "the paper: r"
+    assert [h["scope"] for h in page.named("th")] == ["col"] * 3 + ["row"] * 2
+    body = ["<b>x</b>", "0.50 [0.40, 0.60] (2 undefined)", "", "y", "undefined", "0.25"]
+    assert page.items == ["method", "r & more", "r", *body]
 
 
 def test_table_text_is_aligned():
-    lines = repr(
-        table(
-            [{"a": "long name", "n": 5, "x": -1.0, "ok": True}, {"a": "b", "n": 96, "x": 10.0, "ok": False}],
-            digits=1,
-        )
-    ).splitlines()
+    rows = [{"a": "long name", "n": 5, "x": -1.0, "ok": True}, {"a": "b", "n": 96, "x": 10.0, "ok": False}]
+    lines = repr(table(rows, digits=1)).splitlines()
     assert lines == ["a           n     x  ok", "long name   5  -1.0  yes", "b          96  10.0  no"]
 
 
@@ -299,48 +260,39 @@ def assert_draws(figure):
     assert repr(figure).startswith("Figure: ") and " object at 0x" not in repr(figure)
 
 
-def test_layer_curves_hold_the_paths():
-    paths = {
-        name: [interval(base + k / 20) for k in range(5)]
-        for name, base in (("front-to-back", 0.1), ("back-to-front", 0.2), ("single", 0.3))
-    }
-    paper = {name: [0.5 - k / 10 for k in range(5)] for name in paths}
-    figure = layer_curves(
-        paths,
-        levels={"AttnLRP": interval(0.15), "CP-LRP": interval(0.45)},
-        paper=paper,
-        title="costs $5 and $6",
-    )
+def test_lines_hold_the_paths():
+    names, part = ["front-to-back", "single"], np.arange(10.0).reshape(2, 5) / 20
+    parts = {"mean": part, "low": part - 0.1, "high": part + 0.2}
+    axes = {"path": names, "k": range(1, 6)}
+    means = xr.Dataset({name: (list(axes), values) for name, values in parts.items()}, axes)
+    paper = {"single": [0.5, 0.4, 0.3, 0.2, 0.1]}
+    levels = {"AttnLRP": interval(0.15), "CP-LRP": interval(0.45)}
+    figure = lines(means, paper=paper, levels=levels, title="costs $5 and $6")
     assert_draws(figure)
-    for axes, (name, steps) in zip(figure.axes, paths.items(), strict=True):
-        lines = lines_of(axes)
-        layers = [5, 4, 3, 2, 1] if name == "back-to-front" else [1, 2, 3, 4, 5]
-        assert list(lines["this project, with interval"].get_xdata()) == layers
-        assert list(lines["this project, with interval"].get_ydata()) == [s.mean for s in steps]
-        assert list(lines["the paper's (another model)"].get_ydata()) == paper[name]
-        assert lines["the paper's (another model)"].get_color() == QUIET
-        assert set(lines["AttnLRP"].get_ydata()) == {0.15}
-        assert lines["AttnLRP"].get_linestyle() != lines["CP-LRP"].get_linestyle()
-        (band,) = axes.collections
+    drawn = lines_of(figure.axes[0])
+    for label, values in zip(("front to back", "single layer"), part, strict=True):
+        assert list(drawn[label].get_ydata()) == list(values)
+    assert list(drawn["single layer, the paper's"].get_ydata()) == paper["single"]
+    assert set(drawn["AttnLRP"].get_ydata()) == {0.15}
+    assert drawn["AttnLRP"].get_linestyle() != drawn["CP-LRP"].get_linestyle()
+    for band, values in zip(figure.axes[0].collections, part, strict=True):
         low, high = band.get_paths()[0].get_extents().get_points()[:, 1]
-        assert (low, high) == pytest.approx((steps[0].low, steps[-1].high))
-    assert not figure.legends
-    for axes in figure.axes:
-        named = ["AttnLRP", "CP-LRP", "this project", "the paper's model"]
-        assert [text.get_text() for text in axes.texts] == named
-
-
-def test_names_of_lines_fit_the_figure():
-    figure = layer_curves(
-        {"single": [interval(0.1)] * 3},
-        levels={"AttnLRP": interval(0.1), "CP-LRP": interval(0.2)},
-        paper={"single": [0.1] * 3},
-    )
+        assert (low, high) == pytest.approx((values[0] - 0.1, values[-1] + 0.2))
+    (legend,) = figure.legends
     figure.draw_without_rendering()
-    boxes = [Text.get_window_extent(text) for text in figure.axes[0].texts]
-    assert len(boxes) == 4 and all(box.x0 >= 0 and box.x1 <= figure.bbox.x1 for box in boxes)
-    boxes.sort(key=lambda box: box.y0)
-    assert all(upper.y0 >= lower.y1 - 0.5 for lower, upper in itertools.pairwise(boxes))
+    assert legend.get_window_extent().x1 <= figure.bbox.x1
+    assert [text.get_text() for text in legend.get_texts()] == list(drawn)
+
+
+def test_no_title_is_cut():
+    title = "What does agreement with LOO cost on a data set with long names, n = 872"
+    figure, _ = drawing("empty")
+    headline(figure, title)
+    figure.draw_without_rendering()
+    (head,) = [text for text in figure.texts if text.get_text()]
+    box = head.get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1 + 1
+    assert head.get_text().replace("\n", " ").replace("\N{NO-BREAK SPACE}", " ") == title
 
 
 def test_dots_hold_the_intervals():
@@ -366,7 +318,7 @@ def test_figures_leave_no_state_behind():
     assert dict(mpl.rcParams) == before
     code = (
         "import sys, lrp_companion.show.tokens; early = {'matplotlib', 'torch'} & set(sys.modules); "
-        "import lrp_companion.show.curves; "
+        "import lrp_companion.show.figures; "
         "late = {'torch', 'transformers', 'matplotlib.pyplot'} & set(sys.modules); "
         "sys.exit(str(early | late) if early | late else 0)"
     )

@@ -76,7 +76,7 @@ def test_patches_stand_where_the_image_has_them(clf: Classifier, digits: Dataset
     (dots,) = figure.axes[1].get_lines()
     np.testing.assert_allclose(dots.get_xdata(), 3 * right + 1)
     np.testing.assert_allclose(dots.get_ydata(), 2 * down + 0.5)
-    with pytest.raises(InputError, match=r"images of shape \(2, 6, 9\)"):
+    with pytest.raises(ValueError, match="shorter"):
         patch_maps(images, {"CP-LRP": records[:1]})
     with pytest.raises(InputError, match="expected a record of an image, with patches"):
         patch_grid(Attribution(("a",), [1.0], 0, 1.0, [False], "loo"))

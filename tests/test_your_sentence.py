@@ -9,13 +9,13 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
-from browsing import becomes, complaints_of_axe, frames, open_page, serve, state_of
+from browsing import becomes, complaints_of_axe, open_page, serve, state_of
 from engine_agreement import as_staged
 from tiny_models import build
 from transformers import AddedToken
 
 import lrp_companion as lrp
-from lrp_companion import CompanionError, InputError, ModelError
+from lrp_companion import CompanionError, ModelError
 from lrp_companion.cli import main
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.terminal import visible
@@ -23,7 +23,6 @@ from lrp_companion.terminal import visible
 pytest.importorskip("wasmtime", reason="the extra book brings the compiler of the engine's kernel")
 pytest.importorskip("sphinx", reason="the extra book builds pages")
 
-from lrp_book.sphinx import your_sentence
 
 from lrp_companion.page import live_page
 
@@ -210,45 +209,6 @@ def test_all_masks_fill_the_histogram_and_the_best_can_be_taken(at: Any, python:
     assert page.locator(".lrp-panel >> nth=0 >> .lrp-bin").count() == 40 and watch.nothing()
 
 
-def test_a_link_that_names_switches_keeps_them_when_layers_open_and_the_last_rank_is_the_last(
-    at: Any, python: Classifier
-) -> None:
-    page, _ = at(f"#sentence.text={quote(TEXT)}&sentence.bypassed=2,3")
-    page.get_by_role("radio", name="half-open").check()
-    assert state_of(page, "amounts") == [0, 1, 1, 0]
-    page.get_by_role("radio", name="on or off").check()
-    assert state_of(page, "bypassed") == [2, 3]
-    page.locator(".lrp-panel button", has_text="All 16 masks").first.click()
-    page.locator(".lrp-panel button", has_text="Best for this sentence").first.wait_for()
-    places = set()
-    for mask in range(2**LAYERS):
-        bypassed = [layer for layer in range(1, LAYERS + 1) if mask >> (layer - 1) & 1]
-        page.evaluate(
-            "on => document.querySelector('[data-companion-widget]').companion.model.set('bypassed', on)",
-            bypassed,
-        )
-        frames(page, 4)
-        places.add(int(page.locator(".lrp-result").first.get_attribute("data-rank")))
-    assert places == set(range(1, 2**LAYERS + 1))
-
-
-def test_stop_leaves_what_was_computed(at: Any) -> None:
-    page, watch = at()
-    page.evaluate(  # all come at once here, so Stop is pressed as soon as it can be seen
-        """() => {
-          const panel = document.querySelector(".lrp-panel");
-          [...panel.querySelectorAll("button")].find((b) => b.textContent.startsWith("All")).click();
-          [...panel.querySelectorAll("button")].find((b) => b.textContent === "Stop").click();
-        }"""
-    )
-    frames(page, 20)
-    assert not page.locator(".lrp-panel button:visible", has_text="Best for this sentence").count()
-    assert not page.locator(".lrp-panel button:visible", has_text="Stop").count()
-    page.locator(".lrp-panel button", has_text="All 16 masks").first.click()
-    page.locator(".lrp-panel button", has_text="Best for this sentence").first.wait_for()
-    assert watch.nothing()
-
-
 @pytest.mark.parametrize("key", ["Enter", " "])
 def test_a_token_is_removed_by_key_and_the_page_says_what_that_does(
     key: str, at: Any, python: Classifier
@@ -271,17 +231,6 @@ def test_a_token_is_removed_by_key_and_the_page_says_what_that_does(
     assert "Without" not in again.locator(".lrp-panel [aria-live]").first.inner_text()
 
 
-def test_loading_explains_what_stands_in_the_box(at: Any, python: Classifier) -> None:
-    page, watch = at(load=False)
-    page.fill("textarea[name=text]", TEXT)
-    page.click("button.lrp-load")
-    page.wait_for_selector(".lrp-loader", state="detached")
-    page.wait_for_function(DONE)
-    assert page.input_value("textarea[name=text]") == TEXT and watch.nothing()
-    agrees(shown(page), expected(python, TEXT))
-    assert page.locator(".lrp-refused").first.inner_text() == ""
-
-
 def test_two_sentences_and_a_link_that_brings_both_back(at: Any, python: Classifier) -> None:
     page, _ = at()
     page.get_by_label("Compare with a second sentence").check()
@@ -294,65 +243,6 @@ def test_two_sentences_and_a_link_that_brings_both_back(at: Any, python: Classif
     again, _ = at(url=page.url)
     assert again.input_value("textarea[name=other]") == TEXT
     agrees(shown(again, panel=1), expected(python, TEXT))
-
-
-def test_what_two_sentences_share_has_a_row_of_differences(at: Any, python: Classifier) -> None:
-    first, second = "the film was never dull !", "the film was very dull !"
-    page, _ = at(f"#sentence.text={quote(first)}&sentence.other={quote(second)}&sentence.compare=1")
-    before, after = (lrp.attribute(python, text, method="loo")[0] for text in (first, second))
-    if before.target != after.target:
-        pytest.skip("the random model gives the two another class")
-    row = page.locator("p", has_text="what both have: LOO").locator("xpath=following-sibling::ol[1]")
-    row.wait_for()
-    changes = [float(value.replace("−", "-")) for value in row.locator(".lrp-value").all_inner_texts()]
-    both = [i for i, token in enumerate(before.tokens) if token == after.tokens[i] and not before.special[i]]
-    np.testing.assert_allclose(changes, (after.scores - before.scores)[both], atol=6e-4)
-    page.get_by_label("Compare with a second sentence").uncheck()
-    assert row.count() == 0
-
-
-def test_before_the_model_is_there_an_example_shows_its_own_maps(at: Any) -> None:
-    page, watch = at(load=False)
-    first = page.locator("ol[aria-label=LOO] bdi").all_inner_texts()
-    page.locator(".lrp-dropdown select").first.select_option(index=1)
-    assert page.locator("ol[aria-label=LOO] bdi").all_inner_texts() != first
-    assert page.get_by_text("with unrounded weights").is_visible() and watch.nothing()
-
-
-def test_a_shared_sentence_is_announced_and_no_other_is_shown(at: Any) -> None:
-    page, _ = at(f"#sentence.text={quote(TEXT)}&sentence.bypassed=3,4", load=False)
-    said = page.inner_text(".lrp-shared")
-    assert TEXT in said and "bypassed: 3, 4" in said and page.locator(".lrp-widget ol").count() == 0
-    page, _ = at("#sentence.bypassed=3,4", load=False)
-    assert "bypassed: 3, 4" in page.inner_text(".lrp-shared"), "of an example, too"
-
-
-def test_loading_hands_the_focus_on_and_a_link_says_that_it_was_copied(at: Any) -> None:
-    page, _ = at(load=False)
-    page.focus("button.lrp-load")
-    page.keyboard.press("Enter")
-    page.wait_for_selector(".lrp-loader", state="detached")
-    assert page.evaluate("document.activeElement !== document.body")
-    explain(page, f"{TEXT} .")
-    link = page.get_by_text("Link to this state")
-    assert link.get_attribute("href").endswith("%2E"), "programs cut a full stop off a link"
-    link.click()
-    page.wait_for_function("document.querySelector('.lrp-foot [role=status]')?.textContent")
-
-
-def test_a_pointer_that_goes_over_layers_turns_them_all(at: Any) -> None:
-    page, _ = at()
-    boxes = [page.locator(".lrp-switch").nth(k).bounding_box() for k in range(LAYERS)]
-    centre = [(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2) for box in boxes]
-    for start, end, expects in ((1, 3, [2, 3, 4]), (2, 1, [4]), (0, 0, [1, 4])):
-        page.mouse.move(*centre[start])
-        page.mouse.down()
-        page.mouse.move(*centre[end], steps=6)
-        page.mouse.up()
-        assert state_of(page, "bypassed") == expects
-    page.get_by_role("button", name="CP in 3 to 4").click()
-    assert state_of(page, "bypassed") == [3, 4]
-    assert page.get_by_role("button", name="CP in 3 to 4").get_attribute("aria-pressed") == "true"
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -408,27 +298,6 @@ def test_a_load_can_be_cancelled_broken_off_and_repeated(at: Any) -> None:
     page.wait_for_selector("[data-ready]")
     page.click("button.lrp-load")
     page.wait_for_selector(".lrp-loader", state="detached")
-
-
-def test_a_missing_engine_is_said(at: Any) -> None:
-    page, _ = at(load=False)
-    page.route("**/engine.js", lambda route: route.abort())
-    page.click("button.lrp-load")
-    page.wait_for_function("document.querySelector('.lrp-load-line').textContent.includes('got no file')")
-
-
-def test_a_browser_that_cannot_run_it_is_told_why(browser: Any, site: str) -> None:
-    for script, part, works in (
-        ("delete window.WebAssembly", "no WebAssembly", False),
-        ("Object.defineProperty(navigator, 'deviceMemory', {value: 2})", "2 GB of memory", True),
-    ):
-        context = browser.new_context()
-        context.add_init_script(script)
-        page, _ = open_page(context, f"{site}/index.html")
-        page.wait_for_selector("[data-ready]")
-        assert part in page.inner_text(".lrp-load-line")
-        assert page.locator("button.lrp-load").is_enabled() == works
-        context.close()
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -500,18 +369,6 @@ def test_the_text_box_of_chapter_3_works_without_a_kernel(html: Path, visit: Any
     assert "dull" in page.locator('[data-companion-widget="layer_flow"] .lrp-flow-panel').first.inner_text()
     for address in ("layers", "own-layer_flow"):
         assert not complaints_of_axe(page, f'[data-address="{address}"]')
-
-
-def test_live_is_taken_along_unless_it_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    for value, wanted in ((None, True), ("", True), ("1", True), ("0", False)):
-        if value is None:
-            monkeypatch.delenv(your_sentence.VARIABLE, raising=False)
-        else:
-            monkeypatch.setenv(your_sentence.VARIABLE, value)
-        assert your_sentence.wanted() == wanted
-    monkeypatch.setenv(your_sentence.VARIABLE, "no")
-    with pytest.raises(InputError, match="LIVE=no; expected 0 or 1"):
-        your_sentence.wanted()
 
 
 def test_a_page_is_made_for_models_that_the_engine_runs_and_no_others(

@@ -1,8 +1,8 @@
 """Sphinx extension of a book with widgets: scripts and fonts come from wheels, so no page asks another host.
 
 MathJax comes from the wheel `sphinx-mathjax-offline` (only the file and the fonts that are used: the
-extension of that name would copy 48 MB), plotly.js from the wheel `plotly`; our own page script and style lie
-in `page/static`, the widgets' front ends in `widgets/static`.
+extension of that name would copy 48 MB). The pages' script and style lie in `page/static`, the widgets' front
+ends in `widgets/static`.
 """
 
 from __future__ import annotations
@@ -21,29 +21,7 @@ from sphinx.errors import ExtensionError
 import lrp_companion
 from lrp_companion.widgets import base as widgets
 
-PLOTLY_MIME = "application/vnd.plotly.v1+json"
 _STATIC = Path(__file__).parent / "static"
-_PLOT_MARK = "data-companion-plot"
-
-
-class PlotlyRenderer:
-    """Renders a notebook's plotly figure as data for `pages.js`.
-
-    It is an entry point of the group `myst_nb.mime_renderers`.
-    """
-
-    mime_priority_overrides = [("html", PLOTLY_MIME, 4)]
-
-    @staticmethod
-    def handle_mime(renderer: Any, data: Any, inline: bool) -> list[nodes.Element] | None:
-        """Return the figure as one raw HTML node; None for other outputs, which myst-nb then renders."""
-        if inline or data.mime_type != PLOTLY_MIME:
-            return None
-        figure = {"data": data.content["data"], "layout": data.content.get("layout", {})}
-        without_script = "<noscript>This interactive figure needs JavaScript.</noscript>"
-        data_of_figure = f'<script type="application/json">{widgets.embed(figure)}</script>'
-        html = f'<div class="companion-plot" {_PLOT_MARK}>{without_script}{data_of_figure}</div>'
-        return [nodes.raw("", html, format="html", classes=["output", "text_html"])]
 
 
 def wheel_folder(module: str) -> Path:
@@ -62,7 +40,6 @@ def stage_assets(app: Sphinx) -> None:
     staged = Path(app.doctreedir, "companion_assets")
     shutil.rmtree(staged, ignore_errors=True)
     shutil.copytree(_STATIC, staged / "companion")
-    shutil.copy(wheel_folder("plotly") / "package_data" / "plotly.min.js", staged / "companion")
     mathjax = wheel_folder("sphinx-mathjax-offline") / "static" / "mathjax"
     fonts = "output/chtml/fonts/woff-v2"
     shutil.copytree(mathjax / fonts, staged / "mathjax" / fonts)
@@ -99,10 +76,8 @@ def _is_dead(asset: Any, *, formulas: bool) -> bool:
 def trim_assets(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: nodes.document | None
 ) -> None:
-    """Drop dead scripts and styles from a page; load plotly.js (4.7 MB) and front ends only where needed."""
+    """Drop dead scripts and styles from a page; load front ends only where needed."""
     markup = [node.astext() for node in doctree.findall(nodes.raw)] if doctree is not None else []
-    if any(_PLOT_MARK in text for text in markup):
-        app.add_js_file("companion/plotly.min.js", loading_method="defer", priority=400)
     widget = re.compile(rf'<div class="lrp-widget" {widgets.MARK}="(\w+)"')
     used = {name for text in markup for name in widget.findall(text)}
     for name in sorted(used):

@@ -98,15 +98,13 @@ def engine_script() -> str:
 
 @dataclass(frozen=True)
 class Staged:
-    """What `stage` wrote: the folder, its files' bytes, those that the engine takes in, and what it makes of
-    them: 32-bit floats, but for word embeddings, which stay in 8 bits.
+    """What `stage` wrote: the folder, its files' bytes, and what the engine makes of them: 32-bit floats, but
+    for word embeddings, which stay in 8 bits.
     """
 
     folder: Path
     bytes_on_disk: int
-    bytes_loaded: int
     bytes_in_memory: int
-    parts: int
 
 
 def stage(clf: Classifier, folder: Path, *, max_tokens: int = MAX_TOKENS) -> Staged:
@@ -138,9 +136,8 @@ def stage(clf: Classifier, folder: Path, *, max_tokens: int = MAX_TOKENS) -> Sta
     (folder / "engine.js").write_text(script, encoding="utf-8")
     (folder / "model.js").write_text(f"LRPCompanion.receive({embed(manifest)});\n", encoding="utf-8")
     on_disk = sum(path.stat().st_size for path in folder.glob("*.js"))
-    sizes = [part["bytes"] for part in manifest["parts"]]
     kept = sum(t.numel() * (1 if name == "word" else 4) for name, t in tensors(clf.encoder.wiring))
-    return Staged(folder, on_disk, sum(sizes), kept, len(sizes))
+    return Staged(folder, on_disk, kept)
 
 
 def _refusal(clf: Classifier, got: str, expected: str, hint: str) -> ModelError:

@@ -10,7 +10,6 @@ from typing import Any
 
 _NAMES = {
     "canvas": ("Drawing", "drawing"),
-    "curves": ("layer_curves",),
     "figures": ("dots", "lines", "specification_curve"),
     "palette": ("diverging", "diverging_map", "styles"),
     "tables": ("table",),

@@ -11,23 +11,13 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError, as_path, shown
-from lrp_companion.show.palette import INK, QUIET, hexes
-from lrp_companion.show.tokens import (
-    FAINT,
-    HEATMAP_CSS,
-    KEY,
-    TokenRows,
-    decimals,
-    row_scale,
-)
+from lrp_companion.checks import InputError, as_path
+from lrp_companion.show.palette import INK, QUIET
+from lrp_companion.show.tokens import HEATMAP_CSS, KEY, Cell, TokenRows, cells
 from lrp_companion.terminal import visible
 
 WIDTH, MARGIN, SIZE, SMALL = 468.0, 8.0, 10.0, 7.0  # points: the text width of a page, and type sizes
@@ -35,53 +25,13 @@ PAD, GAP, LINE, BELOW = 3.0, 3.0, 15.0, 10.0  # inside and between boxes; height
 _PAGE_CSS = "body{margin:1em auto;max-width:60em;padding:0 1em;background:#fff;font:16px/1.4 sans-serif}"
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One token as it is drawn: its text, score, colour (`#rrggbb`), sign ("for", "against", ""), special."""
-
-    text: str
-    score: str
-    colour: str
-    sign: str
-    special: bool
-
-
-def cells(record: Attribution) -> list[Cell]:
-    """A record's tokens as they are drawn, on the row's own scale.
-
-    >>> record = Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo")
-    >>> [(cell.text, cell.score, cell.sign) for cell in cells(record)]
-    [('[CLS]', '+0.100', 'for'), ('fine', '-0.250', 'against')]
-    """
-    scale, digits = row_scale(record), decimals(record.scores)
-    columns = record.pieces, record.scores, hexes(record.scores / scale), record.special
-    return [
-        Cell(visible(piece), f"{score:+.{digits}f}", colour, _sign(score, scale), bool(special))
-        for piece, score, colour, special in zip(*columns, strict=True)
-    ]
-
-
-def _sign(score: float, scale: float) -> str:
-    return "for" if score > FAINT * scale else "against" if score < -FAINT * scale else ""
-
-
-def save_rows(rows: TokenRows, path: str | os.PathLike) -> None:
-    """Save a heat map of one or several rows, see `TokenRows.save`."""
-    make = FORMS[ending("TokenRows.save", path)]
-    write("TokenRows.save", path, make(rows))
-
-
 def ending(operation: str, path: str | os.PathLike, endings: tuple[str, ...] = ()) -> str:
     """Return the ending of a path, if it is one of `endings` (by default those of `FORMS`)."""
-    allowed = endings or tuple(FORMS)
-    suffix = Path(path).suffix.lower() if isinstance(path, (str, os.PathLike)) else ""
-    if suffix not in allowed:
-        expected, hint = f"a path that ends in {', '.join(allowed)}", f"such as explanation{allowed[0]}"
-        raise InputError(operation, got=f"path {shown(path)}", expected=expected, hint=hint)
-    if not as_path(operation, "path", path).absolute().parent.is_dir():
-        expected, hint = "a folder that is there", "make the folder first"
-        raise InputError(operation, got=f"path {os.fspath(path)!r}", expected=expected, hint=hint)
-    return suffix
+    allowed, place = endings or tuple(FORMS), as_path(operation, "path", path)
+    if place.suffix.lower() not in allowed or not place.absolute().parent.is_dir():
+        expected = f"a path that ends in {', '.join(allowed)}, in a folder that is there"
+        raise InputError(operation, got=f"path {str(path)!r}", expected=expected, hint="name another file")
+    return place.suffix.lower()
 
 
 def write(operation: str, path: str | os.PathLike, content: bytes) -> None:

@@ -6,6 +6,7 @@ Each takes what `lrp_companion.interval` gives, an `xarray.Dataset` of mean, low
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import cycle
 from typing import Any
 
 import matplotlib as mpl
@@ -14,17 +15,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 
 from lrp_companion.metrics import Interval
-from lrp_companion.show.canvas import (
-    FIGURE_WIDTH,
-    LOOK,
-    SLIDE,
-    Drawing,
-    Name,
-    drawing,
-    headline,
-    label_ends,
-    settle,
-)
+from lrp_companion.show.canvas import FIGURE_WIDTH, LOOK, Drawing, drawing, headline
 from lrp_companion.show.palette import INK, QUIET, styles
 
 PARTS = ("mean", "low", "high")
@@ -40,7 +31,6 @@ def dots(
     paper: Mapping[str, float] | None = None,
     quantity: str = "mean r with LOO",
     title: str | None = None,
-    wide: bool = False,
 ) -> Drawing:
     """Draw a dot with its interval for each row: a panel for each entry of the first axis if there are two.
 
@@ -48,19 +38,14 @@ def dots(
     ----------
     means : what `interval` gives, with one axis or two; or names to intervals; or these for each panel.
     paper : the paper's value by row, an open square.
-    wide : panels side by side.
     """
     panels = _panels(means)
     count = max(map(len, panels.values()))
-    size = (1, len(panels)) if wide else (len(panels), 1)
-    height = SLIDE[1] if wide else 0.8 + len(panels) * (0.3 + 0.27 * count)
-    width = {"width": SLIDE[0]} if wide else {}
+    height = 0.8 + len(panels) * (0.3 + 0.27 * count)
     told = {of: _told([*rows], [mean for mean, *_ in rows.values()]) for of, rows in panels.items()}
     alt = _alt(quantity, title, told)
     alike = len({tuple(rows) for rows in panels.values()}) == 1
-    figure, axes = drawing(
-        alt, rows=size[0], columns=size[1], height=height, sharex=True, sharey=alike, **width
-    )
+    figure, axes = drawing(alt, rows=len(panels), height=height, sharex=True, sharey=alike)
     for panel, (of, rows) in zip(axes, panels.items(), strict=True):
         looks = styles(rows)
         for k, (name, (mean, low, high)) in enumerate(rows.items()):
@@ -86,40 +71,36 @@ def lines(
     levels: Mapping[str, Interval] | None = None,
     quantity: str = "mean r with LOO",
     title: str | None = None,
-    wide: bool = False,
 ) -> Drawing:
     """Draw means with bands along the last axis, such as layers: a line for each entry of the other axis.
 
     Parameters
     ----------
     means : what `interval` gives, with one axis or two.
-    paper : the paper's values along the same axis, by line, dashed.
+    paper : the paper's values along the same axis, by line: dashed, in the line's colour.
     levels : intervals drawn across, by name, such as AttnLRP and CP-LRP.
     """
     along = _last(means)
     named = {quantity: means} if len(means.dims) == 1 else _by_first(means)
     steps = [str(value) for value in means[along].values]
     alt = _alt(quantity, title, {of: _told(steps, line["mean"].values) for of, line in named.items()})
-    size: dict[str, Any] = {"height": SLIDE[1], "width": SLIDE[0]} if wide else {"height": 3.4}
-    figure, (axes,) = drawing(alt, **size)
-    looks, x = styles(named), np.arange(means.sizes[along])
-    ends = []
-    for name, line in named.items():
-        colour = looks[name].colour
-        axes.fill_between(x, line["low"], line["high"], color=colour, alpha=0.22, linewidth=0)
-        axes.plot(x, line["mean"], color=colour, marker=looks[name].marker, linestyle=looks[name].dash)
-        ends.append(Name(looks[name].label if len(named) > 1 else "", x[-1], float(line["mean"][-1]), colour))
+    figure, (axes,) = drawing(alt, height=3.4 + 0.2 * len(named))
+    x = np.arange(means.sizes[along])
+    for name, look in styles(named).items():
+        line, label = named[name], look.label if len(named) > 1 else None
+        axes.fill_between(x, line["low"], line["high"], color=look.colour, alpha=0.22, linewidth=0)
+        axes.plot(x, line["mean"], color=look.colour, marker=look.marker, linestyle=look.dash, label=label)
         if paper and name in paper:
-            axes.plot(x, paper[name], marker="o", markersize=3.5, linestyle=(0, (4, 2)), **PAPER)
-            ends.append(Name("the paper's model", x[-1], paper[name][-1], QUIET))
-    for name, level in (levels or {}).items():
-        axes.axhline(level.mean, color=INK, linewidth=1.1, linestyle=":", zorder=1.5)
-        ends.append(Name(name, x[-1], level.mean, INK))
-    axes.set_xticks(x, [str(value) for value in means[along].values])
+            label = f"{look.label}, the paper's" if label else "the paper's model"
+            own: dict[str, Any] = {"marker": "o", "markersize": 3.5, "markerfacecolor": "none"}
+            axes.plot(x, paper[name], color=look.colour, linestyle=(0, (4, 2)), label=label, **own)
+    for (name, level), dash in zip((levels or {}).items(), cycle((":", "-.", "--"))):
+        axes.axhline(level.mean, color=INK, linewidth=1.1, linestyle=dash, zorder=1.5, label=name)
+    axes.set_xticks(x, steps)
     axes.set(xlabel=along, ylabel=quantity)
-    label_ends(axes, [end for end in ends if end.text])
+    if axes.get_legend_handles_labels()[1]:
+        figure.legend(loc="outside lower left", ncols=2)
     headline(figure, title)
-    settle(figure)
     return figure
 
 
@@ -184,11 +165,8 @@ def _panels(means: xr.Dataset | Mapping[str, Any]) -> dict[str, dict[str, tuple[
 
 
 def _by_first(means: xr.Dataset) -> dict[str, xr.Dataset]:
-    return {str(of): means.isel({_first(means): k}) for k, of in enumerate(means[_first(means)].values)}
-
-
-def _first(rows: xr.Dataset) -> str:
-    return str(rows["mean"].dims[0])
+    first = str(means["mean"].dims[0])
+    return {str(of): means.isel({first: k}) for k, of in enumerate(means[first].values)}
 
 
 def _last(rows: xr.Dataset) -> str:

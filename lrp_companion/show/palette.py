@@ -34,7 +34,6 @@ STYLES = {
 """How groupings and paths are drawn; methods say how they are in `lrp_companion.registry`."""
 SPARE = ("#30616b", "#a8216b", "#6a6a6a", "#6e5a00", "#8a4b3d", "#1b1b1b")
 """Hues for what is neither relevance, whose are red-orange and blue, nor a method: data, models, words."""
-MARKERS = ("o", "s", "^", "D", "v", "P")
 
 
 def styles(names: Iterable[str]) -> dict[str, Style]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.checks import InputError
 from lrp_companion.metrics import Interval
 
 TABLE_CSS = """
@@ -26,7 +25,6 @@ font-variant-numeric:tabular-nums}
 .lrp-table tbody .lrp-number,.lrp-table tbody .lrp-short{white-space:nowrap}
 .lrp-table thead td{border:0}
 .lrp-table thead th{vertical-align:bottom}
-.lrp-table th.lrp-group{text-align:center;border-bottom:2px solid #1b1b1b}
 .lrp-table thead tr:last-child th{border-bottom:2px solid #1b1b1b}
 .lrp-table small{display:block;white-space:nowrap;font-size:.84em}
 .lrp-table .lrp-sign{white-space:nowrap;padding:0 .4em;border-radius:3px}
@@ -56,7 +54,6 @@ class Table:
     cells: tuple[tuple[str, ...], ...]
     numeric: tuple[bool, ...]
     caption: str | None = None
-    groups: tuple[tuple[str, int], ...] = ()
 
     def _repr_html_(self) -> str:
         kinds = list(map(_cell_class, self.numeric, zip(*self.cells, strict=True)))
@@ -67,8 +64,6 @@ class Table:
         if self.caption:  # outside the box that scrolls, so that a phone shows all of it
             parts.append(f"<figcaption>{html.escape(self.caption)}</figcaption>")
         parts.append(f'<div role="region" tabindex="0" aria-label="{name}"><table><thead>')
-        if self.groups:
-            parts.append(f"<tr>{''.join(_group_heading(title, span) for title, span in self.groups)}</tr>")
         headings = zip(self.header, kinds, strict=True)
         heads = "".join(f'<th scope="col"{kind}>{html.escape(text)}</th>' for text, kind in headings)
         parts.append(f"<tr>{heads}</tr></thead><tbody>")
@@ -80,14 +75,8 @@ class Table:
         return "".join(parts)
 
     def __repr__(self) -> str:
-        header = list(self.header)
-        if self.groups:
-            titles = [title for title, span in self.groups for _ in range(span)]
-            header = [
-                f"{title}: {name}" if title else name for title, name in zip(titles, header, strict=True)
-            ]
-        rows = [header, *map(list, self.cells)]
-        widths = [max(len(row[k]) for row in rows) for k in range(len(header))]
+        rows = [self.header, *self.cells]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = [
             "  ".join(
                 text.rjust(width) if numeric else text.ljust(width)
@@ -126,17 +115,10 @@ def _cell_class(numeric: bool, column: Sequence[str]) -> str:
     return ' class="lrp-short"' if max(map(len, column)) <= SHORT else ""
 
 
-def _group_heading(title: str, span: int) -> str:
-    if not title:
-        return f'<td colspan="{span}"></td>'
-    return f'<th class="lrp-group" colspan="{span}" scope="colgroup">{html.escape(title)}</th>'
-
-
 def table(
     rows: Any,
     *,
     columns: Sequence[str] | Mapping[str, str] | None = None,
-    groups: Mapping[str, Sequence[str]] | None = None,
     caption: str | None = None,
     digits: int = 2,
 ) -> Table:
@@ -149,8 +131,6 @@ def table(
         mean and limits, with the number of undefined examples where there are any), True or False, None for
         an empty cell; NaN is shown as "undefined".
     columns : which columns, in order, or a mapping to their headings; all of the first row's by default.
-    groups : heading over neighbouring columns to these columns, such as
-        `{"this project": [...], "the paper": [...]}`.
     caption : what is shown: the model, the data, n and the choices.
     digits : decimals of floats and intervals.
 
@@ -162,20 +142,13 @@ def table(
     IG      0.41 [0.30, 0.50]
     """
     records = _records(rows)
-    if not records:
-        raise InputError("table", got="no rows", expected="at least one", hint="check what was computed")
     if isinstance(columns, Mapping):
         headings = dict(columns)
     else:
         headings = {name: name for name in (records[0] if columns is None else columns)}
     known = {name for record in records for name in record}
-    if not headings or not set(headings) <= known:
-        raise InputError(
-            "table",
-            got=f"columns {', '.join(map(str, headings)) or 'none'}",
-            expected=f"some of {', '.join(sorted(map(str, known)))}",
-            hint="name columns of the rows",
-        )
+    if unknown := headings.keys() - known:
+        raise KeyError(f"no column {', '.join(map(str, unknown))} in the rows")
     values = [[record.get(name) for name in headings] for record in records]
     numeric = tuple(
         all(value is None or _is_number(value) for value in column)
@@ -183,7 +156,7 @@ def table(
         for column in zip(*values, strict=True)
     )
     cells = tuple(tuple(cell(value, digits) for value in row) for row in values)
-    return Table(tuple(map(str, headings.values())), cells, numeric, caption, _spans(list(headings), groups))
+    return Table(tuple(map(str, headings.values())), cells, numeric, caption)
 
 
 def _records(rows: Any) -> list[Mapping[str, Any]]:
@@ -220,26 +193,3 @@ def cell(value: Any, digits: int) -> str:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (Interval, int, float, np.integer, np.floating)) and not isinstance(value, bool)
-
-
-def _spans(names: list[str], groups: Mapping[str, Sequence[str]] | None) -> tuple[tuple[str, int], ...]:
-    """Headings over columns with how many columns each covers."""
-    if not groups:
-        return ()
-    home = {column: title for title, columns in groups.items() for column in columns}
-    spans: list[tuple[str, int]] = []
-    for name in names:
-        title = home.get(name, "")
-        if spans and spans[-1][0] == title:
-            spans[-1] = (title, spans[-1][1] + 1)
-        else:
-            spans.append((title, 1))
-    titles = [title for title, _ in spans if title]
-    if set(home) - set(names) or len(set(titles)) < len(titles):
-        raise InputError(
-            "table",
-            got=f"groups {dict(groups)!r}",
-            expected="neighbouring columns of this table",
-            hint="order the columns by group",
-        )
-    return tuple(spans)

@@ -77,9 +77,9 @@ class TokenRows:
         ------
         InputError : another ending, or a folder that is not there.
         """
-        from lrp_companion.show.export import save_rows  # which reads this module
+        from lrp_companion.show.export import FORMS, ending, write  # which reads this module
 
-        save_rows(self, path)
+        write("TokenRows.save", path, FORMS[ending("TokenRows.save", path)](self))
 
     def __repr__(self) -> str:
         lines: list[str] = []
@@ -129,21 +129,10 @@ def token_heatmap(
         names = [f"{row.method}, target {row.target}, logit {row.logit:.3f}" for row in rows]
     else:
         names = list(map(str, titles))
-    if not rows or len(names) != len(rows):
-        raise InputError(
-            "token_heatmap",
-            got=f"{len(rows)} rows and {len(names)} titles",
-            expected="Attributions, at least one, with a title each",
-            hint="pass one title per row",
-        )
     if loo is not None:
         if any(row.tokens != loo.tokens for row in rows):
-            raise InputError(
-                "token_heatmap",
-                got="rows with other tokens than loo",
-                expected="one text",
-                hint="show each text with its own LOO",
-            )
+            got, hint = "rows with other tokens than loo", "show each text with its own LOO"
+            raise InputError("token_heatmap", got=got, expected="one text", hint=hint)
         names = [f"{name}; r with LOO {_r(row, loo)}" for row, name in zip(rows, names, strict=True)]
         rows, names = [loo, *rows], [f"LOO, target {loo.target}, logit {loo.logit:.3f}", *names]
     return TokenRows(tuple(rows), tuple(names))
@@ -262,18 +251,42 @@ def decimals(scores: np.ndarray) -> int:
     return min(9, max(3, 2 - math.floor(math.log10(largest))))
 
 
+@dataclass(frozen=True)
+class Cell:
+    """One token as it is drawn: its text, score, colour (`#rrggbb`), sign ("for", "against", ""), special."""
+
+    text: str
+    score: str
+    colour: str
+    sign: str
+    special: bool
+
+
+def cells(record: Attribution) -> list[Cell]:
+    """A record's tokens as they are drawn, on the row's own scale.
+
+    >>> record = Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo")
+    >>> [(cell.text, cell.score, cell.sign) for cell in cells(record)]
+    [('[CLS]', '+0.100', 'for'), ('fine', '-0.250', 'against')]
+    """
+    parts, digits = record.scores / row_scale(record), decimals(record.scores)
+    signs = np.where(np.abs(parts) < FAINT, "", np.where(parts > 0, "for", "against")).tolist()
+    columns = record.pieces, record.scores, hexes(parts), signs, record.special.tolist()
+    return [
+        Cell(visible(piece), f"{score:+.{digits}f}", colour, sign, special)
+        for piece, score, colour, sign, special in zip(*columns, strict=True)
+    ]
+
+
 def _items(record: Attribution) -> list[str]:
-    scale, digits, out = row_scale(record), decimals(record.scores), []
-    for token, score, special, shade in zip(
-        record.pieces, record.scores, record.special, hexes(record.scores / scale), strict=True
-    ):
-        sign = "" if abs(score) < FAINT * scale else "lrp-for" if score > 0 else "lrp-against"
-        kinds = " ".join(filter(None, [sign, "lrp-special" if special else ""]))
-        value, text = f"{score:+.{digits}f}", html.escape(visible(token))
-        text = f"<bdi>{text}</bdi>" if special else text  # which has no say in the direction of the row
+    out = []
+    for cell in cells(record):
+        kinds = [cell.sign and f"lrp-{cell.sign}", "lrp-special" if cell.special else ""]
+        text = html.escape(cell.text)
+        text = f"<bdi>{text}</bdi>" if cell.special else text  # which has no say in the direction of the row
         out.append(
-            f'<li class="{kinds}" style="background:{shade}">{text}'
-            f'<span class="lrp-value"> {value}</span></li>'
+            f'<li class="{" ".join(filter(None, kinds))}" style="background:{cell.colour}">{text}'
+            f'<span class="lrp-value"> {cell.score}</span></li>'
         )
     return out
 

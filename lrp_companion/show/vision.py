@@ -69,13 +69,11 @@ def patch_maps(
 
     Raises
     ------
-    InputError : other shapes, or records of something else.
+    InputError : records of something else.
+    ValueError : another number of records than of images.
     """
     pixels = real_array("patch_maps", "images", images)
-    counts = {len(column) for column in maps.values()} | ({len(labels)} if labels is not None else set())
-    if pixels.ndim not in (3, 4) or not maps or counts != {len(pixels)}:
-        got, expected = f"images of shape {pixels.shape}", "(n, H, W) or (n, C, H, W), and n records a column"
-        raise InputError("patch_maps", got=got, expected=expected, hint="pass the same images to all")
+    named = zip(labels or [""] * len(pixels), pixels, *maps.values(), strict=True)
     columns = 1 + len(maps)
     head = f"{title}. " if title else ""
     figure, panels = drawing(
@@ -87,14 +85,13 @@ def patch_maps(
     )
     for axes, name in zip(panels, ["image", *maps], strict=False):
         axes.set_title(name, fontsize=8.5, loc="center")
-    for row, image in enumerate(pixels):
+    for row, (label, image, *records) in enumerate(named):
         ink = _darkness(image)
         first, *rest = panels[row * columns : (row + 1) * columns]
         first.imshow(ink, cmap="gray_r", vmin=0, vmax=1)
-        if labels is not None:
-            first.set_ylabel(labels[row], fontsize=8.5)
-        for axes, records in zip(rest, maps.values(), strict=True):
-            _over(axes, patch_grid(records[row]), ink)
+        first.set_ylabel(label, fontsize=8.5)
+        for axes, record in zip(rest, records, strict=True):
+            _over(axes, patch_grid(record), ink)
     for axes in panels:
         axes.set_xticks([])
         axes.set_yticks([])

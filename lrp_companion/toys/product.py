@@ -9,38 +9,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, cast
 
 from lrp_companion.checks import InputError
 
 Grouping = int | tuple["Grouping", ...]
-
-
-def left(count: int) -> Grouping:
-    """Multiply from the left: `((x1 x2) x3) ...`, as the paper's Model A (section 3.1).
-
-    >>> write(left(4))
-    '((x1 x2) x3) x4'
-    """
-    tree: Grouping = (0, 1)
-    for leaf in range(2, count):
-        tree = (tree, leaf)
-    return tree
-
-
-def right(count: int) -> Grouping:
-    """Multiply from the right: `x1 (x2 (x3 ...))`, as the paper's Model B (section 3.1).
-
-    >>> write(right(4))
-    'x1 (x2 (x3 x4))'
-    """
-    tree: Grouping = (count - 2, count - 1)
-    for leaf in reversed(range(count - 2)):
-        tree = (leaf, tree)
-    return tree
 
 
 def flat(count: int) -> Grouping:
@@ -50,28 +25,6 @@ def flat(count: int) -> Grouping:
     'x1 x2 x3 x4'
     """
     return tuple(range(count))
-
-
-def all_groupings(count: int) -> Iterator[Grouping]:
-    """Every pairwise grouping that keeps the order of the factors.
-
-    There are C(n-1) of them, a Catalan number.
-
-    >>> [write(tree) for tree in all_groupings(3)]
-    ['x1 (x2 x3)', '(x1 x2) x3']
-    >>> [sum(1 for _ in all_groupings(n)) for n in (2, 3, 4, 5, 6)]
-    [1, 2, 5, 14, 42]
-    """
-    return _pairings(range(count))
-
-
-def _pairings(leaves: Sequence[int]) -> Iterator[Grouping]:
-    if len(leaves) == 1:
-        yield leaves[0]
-    for cut in range(1, len(leaves)):
-        for first in _pairings(leaves[:cut]):
-            for second in _pairings(leaves[cut:]):
-                yield (first, second)
 
 
 def parse(text: str) -> Grouping:
@@ -134,27 +87,11 @@ def shares(grouping: Grouping) -> tuple[Fraction, ...]:
 
     A factor's share is the product of 1/(number of parts) over the multiplications above it.
 
-    >>> [str(share) for share in shares(left(3))], [str(share) for share in shares(right(3))]
-    (['1/4', '1/4', '1/2'], ['1/2', '1/4', '1/4'])
+    >>> [str(share) for share in shares(parse("(x1 x2) x3"))]
+    ['1/4', '1/4', '1/2']
     """
     ones = Product([Fraction(1)] * len(leaves_of(grouping)), grouping)
     return cast("tuple[Fraction, ...]", ones.relevance())
-
-
-@dataclass(frozen=True)
-class Step:
-    """One multiplication, backward: `relevance` arrives at `whole`, and each of `parts` gets `share`."""
-
-    whole: str
-    value: Any
-    relevance: Any
-    parts: tuple[str, ...]
-    part_values: tuple[Any, ...]
-    share: Any
-
-    def __str__(self) -> str:
-        received = f"{' and '.join(self.parts)} receive {self.share} each"
-        return f"{self.whole} = {self.value} has relevance {self.relevance}: {received}"
 
 
 class Product:
@@ -170,7 +107,7 @@ class Product:
     ValueError : a grouping of other factors.
 
     >>> p = Product([2, 3, 4], "(x1 x2) x3")
-    >>> p.value, p.relevance(), p.loo(), p.shapley()
+    >>> p.value, p.relevance(), p.loo(), p.integrated_gradients()
     (24, (6, 6, 12), (24, 24, 24), (8, 8, 8))
     """
 
@@ -191,68 +128,24 @@ class Product:
             return self.values[grouping]
         return math.prod(self._value_of(part) for part in grouping)
 
-    def steps(self) -> list[Step]:
-        """The backward pass of relevance, one record per multiplication, outermost first.
+    def relevance(self) -> tuple[Any, ...]:
+        """Relevance of every factor by the uniform rule, from the output, which is its own relevance.
 
-        The uniform rule: the relevance of a product of k factors goes to them in k equal parts. For k = 2
-        these are the halves of Eq. (3) and (4) of the paper at one scalar, epsilon 0. At the output,
-        relevance is the output.
-
-        >>> print(Product([2, 3, 4], left(3)).steps()[0])
-        (x1 x2) x3 = 24 has relevance 24: x1 x2 and x3 receive 12 each
+        The relevance of a product of k factors goes to them in k equal parts. For k = 2 these are the halves
+        of Eq. (3) and (4) of the paper at one scalar, epsilon 0.
         """
-        records: list[Step] = []
-        waiting: list[tuple[Grouping, Any]] = [(self.grouping, self.value)]
-        while waiting:
-            node, relevance = waiting.pop(0)
-            if isinstance(node, int):
-                continue
-            share = _divide(relevance, len(node))
-            parts, values = tuple(map(write, node)), tuple(map(self._value_of, node))
-            records.append(Step(write(node), self._value_of(node), relevance, parts, values, share))
-            waiting += [(factor, share) for factor in node]
-        return records
-
-    def _down(self, start: Any, of_part: Callable[[tuple[Grouping, ...], int, Any], Any]) -> list[Any]:
-        """What reaches each factor if `of_part` of a multiplication's amount goes to each of its parts."""
-        out, waiting = list(self.values), [(self.grouping, start)]
+        out, waiting = list(self.values), [(self.grouping, self.value)]
         for node, amount in waiting:
             if isinstance(node, int):
                 out[node] = amount
             else:
-                waiting += [(part, of_part(node, place, amount)) for place, part in enumerate(node)]
-        return out
-
-    def relevance(self) -> tuple[Any, ...]:
-        """Relevance of every factor by the uniform rule, following the grouping."""
-        return tuple(self._down(self.value, lambda node, _, relevance: _divide(relevance, len(node))))
+                waiting += [(part, _divide(amount, len(node))) for part in node]
+        return tuple(out)
 
     def loo(self) -> tuple[Any, ...]:
         """Leave-One-Out: `f(x) - f(x with x_i = 0)`, computed by setting the factor to 0."""
         without = ([0 if k == i else x for k, x in enumerate(self.values)] for i in range(len(self.values)))
         return tuple(self.value - Product(values, self.grouping).value for values in without)
-
-    def mask_gradient(self) -> tuple[Any, ...]:
-        """Gradient of a mask of the factors, `df(w x)/dw_i` at w = 1, by the chain rule through the grouping.
-
-        `x_i df/dx_i`. In each w_i the product is a straight line, so this slope is LOO, under every grouping.
-
-        >>> Product([2, 3, 4], "(x1 x2) x3").mask_gradient(), Product([2, 3, 4], "x1 (x2 x3)").mask_gradient()
-        ((24, 24, 24), (24, 24, 24))
-        """
-
-        def of_part(node: tuple[Grouping, ...], place: int, gradient: Any) -> Any:
-            return gradient * math.prod(self._value_of(other) for k, other in enumerate(node) if k != place)
-
-        return tuple(x * g for x, g in zip(self.values, self._down(1, of_part), strict=True))
-
-    def shapley(self) -> tuple[Any, ...]:
-        """Shapley values of the game in which a factor outside the coalition is set to 0.
-
-        `phi_i = sum over S without i of |S|! (n - |S| - 1)! / n! (v(S + i) - v(S))` (Shapley 1953). Here v(S)
-        is 0 unless all factors are in S, so that only the last term is left, and `phi_i = f / n`.
-        """
-        return (_divide(self.value, len(self.values)),) * len(self.values)
 
     def integrated_gradients(self) -> tuple[Any, ...]:
         """Integrated gradients from the zero baseline, which here is the Aumann-Shapley value; closed form.

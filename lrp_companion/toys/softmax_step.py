@@ -6,12 +6,8 @@ keep-mask,
 
     D_i = A_i (v_i - o),   sum_i D_i = 0.
 
-Multiplying the token's weight `exp(z_i)` by a factor t changes the output exactly by
-
-    o - o(t) = (1 - t) D_i / (1 - (1 - t) A_i).
-
-t = 0 removes the token (LOO by attention mask), t = exp(-z_i) sets its logit to zero, and `1 - t = z_i` to
-first order is what Eq. (5) of You et al. 2025 keeps. Epsilon is 0 throughout.
+Removing the token changes the output by `D_i / (1 - A_i)`: LOO by attention mask. Eq. (5) of You et al. 2025
+keeps `z_i D_i`. Epsilon is 0 throughout.
 """
 
 from __future__ import annotations
@@ -60,20 +56,6 @@ class SoftmaxStep:
         """`o = sum_i A_i v_i`, shape (...)."""
         return (self.attention * self.values).sum(-1)
 
-    def without(self) -> np.ndarray:
-        """The output when token i is masked: `o_i = sum_{j != i} exp(z_j) v_j / sum_{j != i} exp(z_j)`.
-
-        Sums over the others are made without subtracting token i, so that a token with nearly all of the
-        attention leaves no rounding error behind.
-
-        >>> SoftmaxStep([0.0, 0.0, 0.0], [4.0, 0.0, 2.0]).without().tolist()
-        [1.0, 3.0, 2.0]
-        """
-        others, weighted = _others(self._weights()), _others(self._weights() * self.values)
-        return weighted / others
-
-    # What the rules say
-
     def cp_lrp(self) -> np.ndarray:
         """CP-LRP (Ali et al. 2022): A is a constant, so the values get all relevance, `R_i = A_i v_i`.
 
@@ -100,18 +82,6 @@ class SoftmaxStep:
         """AttnLRP in all: `R_i = 1/2 A_i v_i + 1/2 z_i D_i`, each token's value and logit together."""
         return self.value_relevance() + self.logit_relevance()
 
-    def conservation_gap(self) -> np.ndarray:
-        """AttnLRP's gain or loss of relevance: `sum_i R_i - o = 1/2 (Cov_A(z, v) - o)`, shape (...).
-
-        The half at the values arrives; the half that enters the softmax comes out as a covariance.
-
-        >>> float(SoftmaxStep([0.0, 0.0], [3.0, 5.0]).conservation_gap())
-        -2.0
-        """
-        return self.attnlrp().sum(-1) - self.output
-
-    # What the function does
-
     def mask_gradient(self) -> np.ndarray:
         """`D_i = A_i (v_i - o)`: the gradient of o with respect to the token's keep-mask, and to its logit.
 
@@ -126,82 +96,24 @@ class SoftmaxStep:
         `LOO_i = o - o_i = A_i (v_i - o) / (1 - A_i)`.
 
         With `v_i - o = (1 - A_i)(v_i - o_i)` this is `A_i (v_i - o_i)`: the token's value compared with what
-        is read in its place.
+        is read in its place. No rounding error is left by a token with nearly all of the attention.
 
         >>> SoftmaxStep([0.0, 2.0, 5.0], [3.0, 3.0, 3.0]).loo().tolist()
         [0.0, 0.0, 0.0]
         """
         return self.attention * self._gain()
 
-    def logit_zeroed(self) -> np.ndarray:
-        """The exact change when the token's logit becomes 0 and its value stays: `t = exp(-z_i)`.
-
-        This, and not removal, is what Eq. (5) expands: a logit of 0 is a weight of 1, a token like any other.
-
-        >>> SoftmaxStep([0.0, 0.0], [2.0, 0.0]).logit_zeroed().any()
-        np.False_
-        """
-        return self._change(-np.expm1(-self.logits))
-
-    def logit_zeroed_first_order(self) -> np.ndarray:
-        """The same change to first order, `z_i do/dz_i = z_i D_i`: twice AttnLRP's relevance at the logit."""
-        return self.logits * self.mask_gradient()
-
-    # The same function in another form
-
-    def shifted(self, constant: Any) -> SoftmaxStep:
-        """The same step with a constant c added to all logits of a query.
-
-        A, o and LOO stay; `R_{z_i}` gains `1/2 c D_i`. `constant` is a number or has shape (...), one per
-        query.
-        """
-        return SoftmaxStep(self.logits + np.asarray(constant)[..., None], self.values)
-
-    def centred(self) -> SoftmaxStep:
-        """The same step with logits of mean 0 in each query."""
-        return self.shifted(-self.logits.mean(-1))
-
-    def scaled(self, factor: float) -> SoftmaxStep:
-        """Another step: all logits times a factor.
-
-        A factor of 0 makes attention uniform; a large one concentrates it on one token.
-        """
-        return SoftmaxStep(self.logits * np.asarray(factor), self.values)
-
-    # How flat attention is
-
-    def spread(self) -> np.ndarray:
-        """Standard deviation of a query's logits, shape (...); a constant shift does not change it."""
-        return self.logits.std(-1)
-
-    def entropy(self) -> np.ndarray:
-        """Entropy of A over its largest value, `-sum_i A_i log A_i / log n`, shape (...).
-
-        1 for uniform attention, 0 for one token.
-
-        >>> float(SoftmaxStep([3.0, 3.0], [1.0, 0.0]).entropy().round(12))
-        1.0
-        """
-        a = self.attention
-        return -(a * np.log(np.where(a > 0, a, 1.0))).sum(-1) / np.log(a.shape[-1])
-
     def _weights(self) -> np.ndarray:
         """`exp(z_i - max z)`: the same softmax, no overflow."""
         return np.exp(self.logits - self.logits.max(-1, keepdims=True))
 
     def _gain(self) -> np.ndarray:
-        """`v_i - o_i`.
+        """`v_i - o_i` with `o_i = sum_{j != i} exp(z_j) v_j / sum_{j != i} exp(z_j)`, read without token i.
 
         Only differences of values matter. They are taken first, so that equal values give exactly 0.
         """
         weights, relative = self._weights(), self.values - self.values[..., :1]
         return relative - _others(weights * relative) / _others(weights)
-
-    def _change(self, lost: np.ndarray) -> np.ndarray:
-        """`lost D_i / (1 - lost A_i)` with `lost = 1 - t`, without cancellation at t = 0, which is LOO."""
-        weights = self._weights()
-        rest = _others(weights) / weights.sum(-1, keepdims=True)
-        return lost * self.attention * rest * self._gain() / (rest + (1 - lost) * self.attention)
 
 
 def _others(x: np.ndarray) -> np.ndarray:

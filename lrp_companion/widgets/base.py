@@ -98,19 +98,6 @@ def packed(values: Any, kind: str) -> str:
     return base64.b64encode(numbers.tobytes()).decode()
 
 
-def within(*names: str) -> Any:
-    """Return a check that these traits, which count from 0, are below the widget's `count` of each."""
-
-    @traitlets.validate(*names)
-    def check(self: Any, proposal: Any) -> Any:
-        name, value = proposal["trait"].name, proposal["value"]
-        if not 0 <= value < self.count(name):
-            raise traitlets.TraitError(f"got {name} {value}; expected 0 to {self.count(name) - 1}")
-        return value
-
-    return check
-
-
 _INHERITED = frozenset({*anywidget.AnyWidget.class_trait_names(), "_esm", "_css", "_anywidget_id"})
 
 

@@ -14,7 +14,7 @@ from lrp_companion.checks import InputError
 from lrp_companion.show.palette import styles
 from lrp_companion.show.tables import table
 from lrp_companion.terminal import visible
-from lrp_companion.widgets.base import Widget, within
+from lrp_companion.widgets.base import Widget
 
 BESIDES = ("loo", "key-cut")
 
@@ -79,12 +79,6 @@ class LayerFlow(Widget, front="layer_flow"):
         texts = [_plain(list(pair.values()), loo, cut, self._labels) for pair, (loo, cut) in whole]
         labels = [styles(methods)[name].label for name in methods]
         return methods, {"methods": labels, "levels": list(levels), "texts": texts}
-
-    _check_place = within("text", "step")
-
-    def count(self, name: str) -> int:
-        """Return the number of texts or levels."""
-        return len(self.data["texts" if name == "text" else "levels"])
 
     def fallback(self) -> str:
         """Return the first text's words at the lowest level, and each method's total at both ends."""

@@ -55,13 +55,6 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
         key = boards[0]["key"]
         super().__init__(data={"boards": boards}, board=key, run=run, choices=choices, address=address)
 
-    def _board(self) -> Mapping[str, Any]:
-        return next(board for board in self.data["boards"] if board["key"] == self.board)
-
-    def values(self) -> dict[str, Interval]:
-        """Return the page's numbers: both methods' r under their labels, and their "difference"."""
-        return self._values(self._board(), self.run, self.choices)
-
     def _values(self, board: Mapping[str, Any], run: str, choices: Sequence[str]) -> dict[str, Interval]:
         cells, lacking = self._cells[board["key"], run]
         place = _place(board, choices)

@@ -1,6 +1,6 @@
 // What all widgets share: numbers as text, ticks and labels, tokens, the address, and the model of a page.
 import assert from "node:assert/strict";
-import { load, packed, randomFrom } from "./load.js";
+import { load, packed } from "./load.js";
 
 const base = await load("base");
 
@@ -20,38 +20,6 @@ Deno.test("no minus sign stands before zeros, and none is lost before a number",
   assert.equal(base.sayTidy(NaN, 2), "undefined");
 });
 
-Deno.test("three digits of the largest number, from 3 to 9 decimals (show/tokens.py: decimals)", () => {
-  assert.equal(base.decimalsFor([0.1, -23]), 3);
-  assert.equal(base.decimalsFor([0.0123, 0.001]), 4);
-  assert.equal(base.decimalsFor([1e-30]), 9);
-  for (const none of [[], [0, 0], [NaN], [Infinity]]) assert.equal(base.decimalsFor(none), 3);
-});
-
-Deno.test("colours run from blue over white to orange and stop there (show/palette.py: hexes)", () => {
-  assert.deepEqual([-1, 0, 1].map(base.shade), ["#3f90dd", "#fafafa", "#d16e0d"]);
-  assert.equal(base.shade(7), base.shade(1));
-  assert.equal(base.shade(-7), base.shade(-1));
-});
-
-Deno.test("a channel is cut to its byte", () => {
-  assert.deepEqual([-0.2, 0, 1, 1.7].map(base.byteInHex), ["00", "00", "ff", "ff"]);
-});
-
-Deno.test("Pearson's r does not see scale or shift, and is undefined for a constant side", () => {
-  const random = randomFrom(1), x = Array.from({ length: 9 }, random), y = Array.from({ length: 9 }, random);
-  const r = base.pearson(x, y);
-  assert.ok(Math.abs(r) < 1);
-  assert.ok(Math.abs(base.pearson(x, y.map((value) => 3 - 2 * value)) + r) < 1e-12);
-  assert.ok(Number.isNaN(base.pearson(x, x.map(() => 4))));
-  assert.ok(Number.isNaN(base.pearson([], [])));
-});
-
-Deno.test("only the places that are kept count for r", () => {
-  const keep = [true, true, true, false, true];
-  assert.ok(Math.abs(base.pearson([1, 2, 3, 90, 4], [2, 4, 6, -7, 8], keep) - 1) < 1e-12);
-  assert.ok(base.pearson([1, 2, 3, 90, 4], [2, 4, 6, -7, 8]) < 0);
-});
-
 Deno.test("ticks are multiples of a round number, and all of them between the limits", () => {
   assert.deepEqual(base.roundTicks(0, 10, 4), { ticks: [0, 5, 10], digits: 0 });
   const { ticks, digits } = base.roundTicks(-0.31, 0.52, 6);
@@ -61,38 +29,6 @@ Deno.test("ticks are multiples of a round number, and all of them between the li
     "0.2",
     "0.4",
   ]);
-});
-
-Deno.test("ticks hold for every size of a picture", () => {
-  const random = randomFrom(2);
-  for (let k = 0; k < 300; k++) {
-    const size = 10 ** (6 * random() - 4),
-      low = size * (random() - 0.7),
-      high = low + size * (0.2 + random());
-    const { ticks, digits } = base.roundTicks(low, high, 4);
-    assert.ok(ticks.length >= 1 && ticks.length <= 5, `${ticks}`);
-    assert.ok(ticks[0] >= low - 1e-9 && ticks.at(-1) <= high + 1e-9);
-    const texts = ticks.map((/** @type {number} */ x) => base.sayTidy(x, digits));
-    assert.equal(new Set(texts).size, ticks.length, `each tick has a text of its own: ${texts}`);
-  }
-});
-
-Deno.test("labels keep their places where there is room, and their gap where there is none", () => {
-  const at = (/** @type {number[]} */ ...places) =>
-    base.spreadLabels(places.map((place) => ({ at: place })), 10, 0, 100).map((/** @type {any} */ one) =>
-      one.at
-    );
-  assert.deepEqual(at(80, 20, 50), [20, 50, 80]);
-  assert.deepEqual(at(50, 51, 52), [50, 60, 70]);
-  assert.deepEqual(at(99, 98, 100), [80, 90, 100]);
-  assert.deepEqual(at(-5, -4), [0, 10]);
-});
-
-Deno.test("a label takes along what belongs to it, and the given ones stay as they are", () => {
-  const given = [{ name: "low", at: 90 }, { name: "high", at: 10 }];
-  const spread = base.spreadLabels(given, 10, 0, 100);
-  assert.deepEqual(spread.map((/** @type {any} */ one) => one.name), ["high", "low"]);
-  assert.deepEqual(given.map((one) => one.at), [90, 10]);
 });
 
 Deno.test("a text's beginning joins word pieces and leaves special tokens out", () => {
@@ -207,12 +143,6 @@ Deno.test("a front end without a guard accepts what the address says", () => {
     accept: (/** @type {string} */ key) => key === "good",
   });
   assert.deepEqual([guarded.accept("good"), guarded.accept("bad")], [true, false]);
-});
-
-Deno.test("sums and likeness", () => {
-  assert.equal(base.sum([]), 0);
-  assert.equal(base.sum([1, -2.5, 4]), 2.5);
-  assert.ok(base.alike([1, ["a"]], [1, ["a"]]) && !base.alike([1], ["1"]));
 });
 
 Deno.test("marks that are not seen are spelled out as Python does it", () => {

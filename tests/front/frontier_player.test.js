@@ -1,8 +1,8 @@
 // FrontierPlayer: the map at a step, what passes buy, and where they lie in the picture.
 import assert from "node:assert/strict";
-import { load, modelOf } from "./load.js";
+import { load } from "./load.js";
 
-const { accept, axesOf, compared, fallOfGroups, inWords, passesInWords, pathThrough, scoresAt } = await load(
+const { compared, inWords, pathThrough, scoresAt } = await load(
   "frontier_player",
 );
 
@@ -53,15 +53,6 @@ Deno.test("what a budget buys is the last step that it pays for", () => {
   assert.match(at("hybrid", 3), /^Hybrid r 1\.00, error 0\.00;/);
 });
 
-Deno.test("passes in words", () => {
-  assert.equal(passesInWords([1, 0]), "1 forward pass");
-  assert.equal(passesInWords([0, 0]), "0 forward passes");
-  assert.equal(passesInWords([5, 5]), "5 forward and 5 backward passes");
-  assert.equal(passesInWords([1, 1]), "1 forward and 1 backward pass");
-  assert.equal(passesInWords([5, 1]), "5 forward and 1 backward pass");
-  assert.equal(passesInWords([2, 3]), "2 forward and 3 backward passes");
-});
-
 Deno.test("an undefined r is said, not shown as a number", () => {
   const view = { text: TEXT, way: "random", tokens: "all", step: 0 };
   const words = "r with LOO on words and special tokens undefined. LOO itself takes 4 forward passes.";
@@ -72,45 +63,7 @@ Deno.test("an undefined r is said, not shown as a number", () => {
   );
 });
 
-Deno.test("the picture holds the way in force from 0 on, and what LOO costs", () => {
-  const { x, y, rungs, marks } = axesOf({ text: TEXT, way: "hybrid", tokens: "all", step: 0 });
-  assert.deepEqual(rungs, [-0.5, -0.25, 0, 0.25, 0.5, 0.75, 1]);
-  assert.deepEqual(marks, [0, 1, 2, 3, 4, 5]);
-  assert.deepEqual([x(0), x(5), y(-0.5), y(1)], [36, 304, 160, 24]);
-  const random = axesOf({ text: TEXT, way: "random", tokens: "all", step: 0 });
-  assert.deepEqual([random.rungs[0], random.marks.at(-1)], [0, 4]);
-});
-
-Deno.test("a fall by groups is told by the word that is furthest off and what fades with it", () => {
-  const none = { order: [], exact: [0, 0, 0, 0, 0], passes: [] };
-  const rest = [[1, 0, 0, 2], [1, 0, 0, 2], [1, 0, 0, 1.9], [1, 0, 0, 0], [1, 0, 0, 2]];
-  const groups = { ...none, rest, r: { all: [0.9, 0.9, 0.9, 0.2, 1] }, error: {} };
-  const text = { tokens: ["a", "b", "c", "d"], special: [], loo: [1, 0, 0, 2], ways: { groups } };
-  const view = { text, way: "groups", tokens: "all", step: 0 };
-  assert.deepEqual(fallOfGroups(view), { word: 3, mates: [0], groups: [3] });
-  groups.r.all[3] = 0.85;
-  assert.equal(fallOfGroups(view), null);
-});
-
-Deno.test("marks of passes stay a few, however many passes there are", () => {
-  const passes = TEXT.ways.random.passes.map(([forwards]) => [100 * forwards, 0]);
-  const ways = { random: { ...TEXT.ways.random, passes } };
-  const view = { text: { ...TEXT, ways }, way: "random", tokens: "all", step: 0 };
-  assert.deepEqual(axesOf(view).marks, [0, 50, 100, 150, 200, 250, 300]);
-});
-
 Deno.test("an undefined point breaks the line", () => {
   assert.equal(pathThrough([[0, 1], [1, 2], [2, null], [3, 4], [4, 5]]), "M0.0 1.0L1.0 2.0M3.0 4.0L4.0 5.0");
   assert.equal(pathThrough([[0, null], [1, null]]), "");
-});
-
-Deno.test("the address can only say what there is", () => {
-  const longer = { ...TEXT, tokens: ["a", "b", "c", "d"] };
-  const model = modelOf({ data: { ways: { hybrid: {} }, texts: [TEXT, longer] } });
-  for (const [key, value] of [["text", 1], ["way", "hybrid"], ["tokens", "all"], ["step", 4]]) {
-    assert.ok(accept(key, value, model), `${key}`);
-  }
-  for (const [key, value] of [["text", 2], ["way", "toString"], ["tokens", ""], ["step", 5], ["step", -1]]) {
-    assert.ok(!accept(key, value, model), `${key} ${value}`);
-  }
 });

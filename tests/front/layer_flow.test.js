@@ -1,8 +1,8 @@
 // LayerFlow: what colours are measured by, and where two methods differ.
 import assert from "node:assert/strict";
-import { load, modelOf } from "./load.js";
+import { load } from "./load.js";
 
-const { accept, differing, scaleAt, shortName } = await load("layer_flow");
+const { differing, scaleAt } = await load("layer_flow");
 
 const TEXT = {
   tokens: ["[CLS]", "a", "b", "[SEP]"],
@@ -18,17 +18,4 @@ Deno.test("a level has one scale for both methods", () => {
 Deno.test("tokens that differ by half of the most are marked, the most first", () => {
   assert.deepEqual(differing(TEXT, 1), [1, 2]);
   assert.deepEqual(differing(TEXT, 0), [], "none where the methods are the same");
-});
-
-Deno.test("a level is called by its layer", () => {
-  assert.equal(shortName("output of layer 12"), "12");
-  assert.equal(shortName("words"), "words");
-});
-
-Deno.test("the address names a text and a level that there are", () => {
-  const model = modelOf({ data: { texts: [TEXT, TEXT], levels: ["top", "words"] } });
-  assert.ok(accept("text", 1, model) && accept("step", 0, model));
-  for (const [key, value] of [["text", 2], ["step", 2], ["step", -1], ["text", 0.5]]) {
-    assert.ok(!accept(key, value, model));
-  }
 });

@@ -4,25 +4,20 @@ import assert from "node:assert/strict";
 import { load, modelOf, packed, randomFrom } from "./load.js";
 
 const {
-  above,
   accept,
   agreements,
   amountsInForce,
   bestMask,
   computedBefore,
   corner,
-  inWords,
-  maskOf,
   mixture,
   obstacle,
   pathMasks,
   range,
-  rankInWords,
   removalInWords,
   rOf,
   sentenceOf,
   shared,
-  signsInWords,
   tidy,
   unpack,
 } = await load("layer_toggles");
@@ -50,33 +45,12 @@ function close(a, b, tolerance) {
   a.forEach((x, i) => assert.ok(Math.abs(x - b[i]) <= tolerance, `${a} against ${b}`));
 }
 
-Deno.test("layer 1 is the lowest bit of a mask", () => {
-  assert.deepEqual([[], [1], [2], [3], [1, 3], [1, 2, 3]].map(maskOf), [0, 1, 2, 4, 5, 7]);
-});
-
-Deno.test("a range has both ends, and is empty where they are the wrong way round", () => {
-  assert.deepEqual(range(2, 4), [2, 3, 4]);
-  assert.deepEqual(range(2, 1), []);
-});
-
 Deno.test("half-open layers give each mask's scores at 0 and 1", () => {
   const table = madeTable();
   for (let mask = 0; mask < 2 ** LAYERS; mask++) {
     const amounts = range(1, LAYERS).map((/** @type {number} */ layer) => mask >> (layer - 1) & 1);
     close(mixture(table, amounts, WIDTH), corner(table, mask, WIDTH), 1e-6);
   }
-});
-
-Deno.test("half-open layers give the sum over all masks by their weights (schema.py: mix)", () => {
-  const table = madeTable(), amounts = [0.25, 0.7, 0.05], expected = Array(WIDTH).fill(0);
-  for (let mask = 0; mask < 2 ** LAYERS; mask++) {
-    const weight = amounts.reduce((product, amount, i) => product * (mask >> i & 1 ? amount : 1 - amount), 1);
-    corner(table, mask, WIDTH).forEach((/** @type {number} */ score, /** @type {number} */ i) => {
-      expected[i] += weight * score;
-    });
-  }
-  close(mixture(table, amounts, WIDTH), expected, 1e-6);
-  close(mixture(table, amounts, WIDTH), expected, 1e-6); // the table is not spent by the first time
 });
 
 Deno.test("r comes in 32767 steps; a step below all others stands for none", () => {
@@ -97,62 +71,10 @@ Deno.test("a sentence is unpacked once", () => {
   assert.equal(unpack(word), table);
 });
 
-Deno.test("a rank counts the masks above, and a half step is no difference", () => {
-  const sorted = Float64Array.of(-0.5, 0, 0.25, 0.25, 0.75);
-  assert.deepEqual([-1, -0.5, 0.1, 0.25, 0.75, 2].map((value) => above(sorted, value)), [5, 4, 3, 1, 0, 0]);
-  assert.equal(above(sorted, 0.25 - 1e-12), 1);
-});
-
 Deno.test("the best mask has the largest r, wherever undefined ones stand", () => {
   assert.equal(bestMask([0.1, 0.7, 0.3]), 1);
   assert.equal(bestMask([NaN, -0.2, NaN, 0.4, NaN]), 3);
   assert.equal(bestMask([0.5, 0.5]), 0, "the first of equals");
-});
-
-Deno.test("layers in words: both methods by name, neighbours as a range", () => {
-  assert.equal(inWords([], 4), "no layer bypassed, which is AttnLRP");
-  assert.equal(inWords([1, 2, 3, 4], 4), "all layers bypassed, which is CP-LRP");
-  assert.equal(inWords([1, 2, 3, 6, 8, 9], 12), "bypassed: 1 to 3, 6, 8, 9");
-});
-
-Deno.test("ranks in words", () => {
-  assert.equal(rankInWords(0.5, 12, 4096, false), "rank 12 of 4,096 sets of layers, best first");
-  assert.equal(rankInWords(0.5, 1200, 4096, true), "would rank 1,200 among the 4,096 sets of layers");
-  assert.equal(rankInWords(NaN, 1, 8, false), "no rank");
-  assert.equal(rankInWords(-0.5, 4097, 4096, true), "below all 4,096 masks");
-});
-
-Deno.test("the address can only say what there is", () => {
-  const sentences = [{ tokens: ["a"] }, { tokens: ["a", "b"] }];
-  const model = modelOf({ data: { layers: 3, sites: ["word"], sentences } });
-  const good = {
-    sentence: 1,
-    mode: "half-open",
-    bypassed: [3, 1],
-    amounts: [0, 0.5, 1],
-    site: "word",
-    tokens: "all",
-    removed: 1,
-  };
-  for (const [key, value] of Object.entries(good)) assert.ok(accept(key, value, model), key);
-  /** @type {[string, unknown][]} */
-  const bad = [
-    ["sentence", 2],
-    ["sentence", 0.5],
-    ["mode", "toString"],
-    ["bypassed", [4]],
-    ["bypassed", [0]],
-    ["bypassed", [1, 1]],
-    ["amounts", [0, 1]],
-    ["amounts", [0, 0, 1.1]],
-    ["site", "embedding"],
-    ["tokens", "some"],
-    ["removed", 2],
-    ["text", "no model stands here"],
-    ["compare", true],
-    ["target", 0],
-  ];
-  for (const [key, value] of bad) assert.ok(!accept(key, value, model), `${key} ${value}`);
 });
 
 const data = { layers: 3, sites: ["word", "word+position"], sentences: [] };
@@ -209,16 +131,6 @@ Deno.test("a browser that cannot run the model is told why; one with little memo
   assert.ok(!small.fails && small.line.includes("2 GB") && small.line.includes("200 MB"));
   const old = obstacle({ Worker: able.Worker }, 2e8);
   assert.ok(old.fails && old.line.includes("no WebAssembly"));
-});
-
-Deno.test("signs are counted over words, and the largest of LOO with another sign is named", () => {
-  const tokens = ["[CLS]", "not", "dull", "at"], words = [false, true, true, true];
-  const maps = { loo: [-9, 1.5, 3, 0], attnlrp: [5, 1, -0.1, 2], "cp-lrp": [1, 2, 1, -1], lrp: [0, 0, 0, 0] };
-  assert.equal(
-    signsInWords(tokens, words, maps),
-    "AttnLRP has LOO's sign on 1 of 2 tokens; the largest with another sign is “dull”. " +
-      "CP-LRP has LOO's sign on every token.",
-  );
 });
 
 Deno.test("r needs three tokens that count: two always lie on a line", () => {

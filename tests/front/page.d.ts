@@ -17,16 +17,6 @@ interface HTMLElement {
 /** What `page/browser_engine.py` puts in front of the engine: its worker's text, kernels in base64. */
 declare const ENGINE: { worker: string; kernels: string[] };
 
-/** plotly.js, staged from the wheel `plotly`. */
-declare const Plotly: {
-  newPlot(
-    host: Element,
-    data: unknown,
-    layout: unknown,
-    options: { responsive: boolean; displaylogo: boolean },
-  ): void;
-};
-
 /** reveal.js, staged by `lrp_book/sphinx/slides.py`. */
 declare const Reveal: {
   initialize(options: { [name: string]: unknown }): Promise<void>;

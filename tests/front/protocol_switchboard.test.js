@@ -1,21 +1,14 @@
 // ProtocolSwitchboard: cells and their order, the nearest combination, scales, the rows beneath the curve.
 import assert from "node:assert/strict";
-import { load, modelOf, packed } from "./load.js";
+import { load, packed } from "./load.js";
 
 const {
-  accept,
   curvePaths,
   decimalsOf,
-  inWords,
   keysOf,
-  nearest,
   optionPath,
   placesOf,
-  rangeInWords,
   rankAfterKey,
-  rankInWords,
-  scale,
-  settle,
   signed,
   startOf,
   tableOf,
@@ -109,34 +102,6 @@ Deno.test("an interval lies above 0, below it, or across; an undefined one lies 
   ]);
 });
 
-Deno.test("the nearest combination: fewest other options, then fewest steps", () => {
-  const table = tableOf(BOARD, OTHER);
-  assert.equal(nearest(table, [0, 1]), 1, "itself where it was measured");
-  assert.equal(nearest(table, [1, 2]), 4, "one step along the removals");
-  assert.equal(nearest(table, [0, 2]), 1);
-  assert.equal(nearest(table, [1, 0]), 0, "one step on either axis: the first of two");
-  const sparse = runOf("sparse", [null, [1, 0, 2], null, null, null, [1, 0, 2]], Array(6).fill(0));
-  assert.equal(nearest(tableOf(BOARD, sparse), [1, 0]), 5, "two steps on one axis before one step on two");
-});
-
-Deno.test("the state in force is one that there is", () => {
-  const settled = (/** @type {any} */ state) => {
-    const { board, run, cell } = settle(modelOf({ data: { boards: [BOARD] }, ...state }));
-    return [board.key, run.key, cell];
-  };
-  assert.deepEqual(settled({ board: "text", run: "second", choices: ["word", "delete"] }), [
-    "text",
-    "second",
-    1,
-  ]);
-  assert.deepEqual(settled({ board: "?", run: "?", choices: ["?"] }), ["text", "first", 0]);
-  assert.deepEqual(settled({ board: "text", run: "second", choices: ["embedding", "erase"] }), [
-    "text",
-    "second",
-    4,
-  ]);
-});
-
 Deno.test("an option is found by its former key, too", () => {
   const [site, removal] = BOARD.axes, [mask, ...rest] = removal.options;
   const board = { ...BOARD, axes: [site, { ...removal, options: [{ ...mask, was: "hide" }, ...rest] }] };
@@ -152,15 +117,6 @@ Deno.test("a preset changes the start where it says so", () => {
     run: OTHER,
     choices: ["embedding", "mask"],
   });
-});
-
-Deno.test("an axis holds 0 and all numbers, with room beyond them but not far beyond 1", () => {
-  const { part, ticks, digits } = scale([0.1, 0.5, NaN, -0.2]);
-  for (const value of [0, 0.1, 0.5, -0.2]) assert.ok(part(value) > 0 && part(value) < 1);
-  assert.equal(digits, 1);
-  assert.ok(ticks.some((/** @type {number} */ tick) => Math.abs(tick) < 1e-9));
-  const full = scale([-1, 1]);
-  assert.ok(Math.abs(full.part(-1.02)) < 1e-12 && Math.abs(full.part(1.02) - 1) < 1e-12);
 });
 
 Deno.test("an option's row covers the combinations that have it, and says their mean", () => {
@@ -212,28 +168,4 @@ Deno.test("signs before numbers: none before what rounds to 0", () => {
     "0.00",
     "0.00",
   ]);
-});
-
-Deno.test("what is said of a combination", () => {
-  const { sentence, verdict, n } = inWords(viewAt(2));
-  assert.equal(sentence, "CP-LRP minus AttnLRP: 0.0000 [\u22120.0020, 0.0020], n = 993 (7 more without r)");
-  assert.deepEqual([verdict, n], ["the interval includes 0", 993]);
-  assert.equal(inWords(viewAt(3)).sentence, "CP-LRP minus AttnLRP: 0.09 [0.08, 0.10], n = 1,000");
-  assert.equal(inWords(viewAt(3)).verdict, "CP-LRP is nearer to LOO");
-  assert.equal(inWords(viewAt(1)).verdict, "AttnLRP is nearer to LOO");
-  assert.equal(rangeInWords({ mean: 1, low: NaN, high: NaN }, 2), "[no interval]");
-  assert.equal(rankInWords(viewAt(1)), "place 1 of 6 from the smallest difference");
-});
-
-Deno.test("the address can only say what there is", () => {
-  const model = modelOf({ data: { boards: [BOARD] }, board: "text" });
-  for (const [key, value] of [["board", "text"], ["run", "second"], ["choices", ["embedding", "erase"]]]) {
-    assert.ok(accept(key, value, model), `${key}`);
-  }
-  const choices = [["word"], ["mask", "word"], ["word", "mask", "mask"], []].map((
-    value,
-  ) => ["choices", value]);
-  for (const [key, value] of [...choices, ["board", "Text"], ["run", "__proto__"]]) {
-    assert.ok(!accept(key, value, model), `${key} ${value}`);
-  }
 });

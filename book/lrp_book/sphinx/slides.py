@@ -14,7 +14,6 @@ import re
 import shutil
 from functools import lru_cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -28,7 +27,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from lrp_book.sessions import BLOCKS
 from lrp_companion.checks import InputError
-from lrp_companion.page.assets import PLOTLY_MIME, PlotlyRenderer, wheel_folder
+from lrp_companion.page.assets import wheel_folder
 from lrp_companion.widgets import base as widgets
 
 FOLDER = "book/slides/"
@@ -192,9 +191,6 @@ class CellDirective(SphinxDirective):
         data = output.get("data", {})
         if markup := _text(data.get("text/html", "")):
             return self._markup(markup)
-        if PLOTLY_MIME in data:
-            figure = SimpleNamespace(mime_type=PLOTLY_MIME, content=data[PLOTLY_MIME])
-            return list(PlotlyRenderer.handle_mime(None, figure, False) or []), ""
         if picture := _text(data.get("image/png", "")):
             return [self._picture(picture)], ""
         text = output.text if output.output_type == "stream" else _text(data.get("text/plain", ""))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from lrp_companion.checks import InputError, SourceError, as_path
 from lrp_companion.lab.load import AnswerRun, AnyRun, MnistRun, TextRun, load_runs, nearby
@@ -249,7 +250,7 @@ def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
     ------
     InputError : no run has masks, or the folder cannot be written.
     """
-    from lrp_companion.show.curves import layer_curves
+    from lrp_companion.show.figures import lines
 
     place = as_path("report", "folder", folder)
     with_masks = [run for run in named(runs) if isinstance(run, TextRun) and run.masks]
@@ -264,8 +265,11 @@ def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
     for run in with_masks:
         asked = [("r", name, protocol) for name, protocol in PROTOCOLS.items()]
         for column, name, protocol in [*asked, ("delta", "curves", DEFAULT_PROTOCOL)]:
-            drawn = layer_curves(
-                **figure2(run, protocol=protocol, column=column),
+            found = figure2(run, protocol=protocol, column=column)
+            drawn = lines(
+                _by_step(found["paths"]),
+                levels=found["levels"],
+                paper=found["paper"],
                 quantity="mean r with LOO" if column == "r" else "Δ = LeRF − MoRF",
                 title=f"{run.name}, n = {run.n:,}: {name}",
             )
@@ -275,6 +279,16 @@ def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
                 files.append(place / f"{figure}-{_stem(run)}-{stem}.{kind}")
                 write(files[-1], _figure_file(drawn, kind))
     return files
+
+
+def _by_step(paths: Mapping[str, Sequence[Interval]]) -> xr.Dataset:
+    """Intervals of equally long paths, as `show.lines` takes them."""
+    parts = {
+        part: (["path", "step"], [[getattr(step, part) for step in steps] for steps in paths.values()])
+        for part in ("mean", "low", "high")
+    }
+    steps = max(map(len, paths.values()))
+    return xr.Dataset(parts, {"path": list(paths), "step": range(1, steps + 1)})
 
 
 def _figure_file(figure: Any, kind: str) -> bytes:

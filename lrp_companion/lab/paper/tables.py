@@ -162,7 +162,7 @@ def answers(run: AnswerRun) -> list[Row]:
 
 
 def figure2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL, column: str = "r") -> dict[str, Any]:
-    """Figure 2: a column of Table A3 ("r" or "delta") as curves, for `show.layer_curves`.
+    """Figure 2: a column of Table A3 ("r" or "delta") along the three paths.
 
     Returns
     -------

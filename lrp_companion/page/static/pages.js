@@ -1,54 +1,4 @@
-// Draws every plotly figure that the book's Sphinx extension left in the page as JSON, in the page's colours.
-// Keeps the mark of the page's contents.
-const DARK = new Map([
-  ["#1b1b1b", "#e6e6e6"],
-  ["#595959", "#b4bac2"],
-  ["#c9c9c9", "#4a5058"],
-  ["#30616b", "#86c5d1"],
-  ["#a8216b", "#f391c3"],
-  ["#8a5d00", "#e0b04a"],
-  ["#00755e", "#43bd9f"],
-  ["#6b3fb0", "#bfa3ff"],
-  ["#946500", "#e0b04a"],
-  ["white", "rgba(0,0,0,0)"],
-  ["#ffffff", "rgba(0,0,0,0)"],
-]);
-
-/**
- * A figure's data with every colour of the light page replaced by the dark page's.
- * @param {any} value
- * @returns {any}
- */
-function darkened(value) {
-  if (Array.isArray(value)) return value.map(darkened);
-  if (value && typeof value === "object") {
-    return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, darkened(inner)]));
-  }
-  return DARK.get(typeof value === "string" ? value.toLowerCase() : value) ?? value;
-}
-
-/**
- * @param {Element} host
- * @param {{ data: unknown, layout: object }} figure
- * @returns {void}
- */
-function draw(host, figure) {
-  const dark = document.documentElement.dataset.theme === "dark";
-  const { data, layout } = dark ? darkened(figure) : figure;
-  const ground = dark ? { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)" } : {};
-  Plotly.newPlot(host, structuredClone(data), { ...structuredClone(layout), ...ground }, {
-    responsive: true,
-    displaylogo: false,
-  });
-}
-
-for (const host of document.querySelectorAll("[data-companion-plot]")) {
-  const figure = JSON.parse(host.querySelector("script")?.textContent ?? "");
-  draw(host, figure);
-  new MutationObserver(() => draw(host, figure)).observe(document.documentElement, {
-    attributeFilter: ["data-theme"],
-  });
-}
+// Tables, the mark of the page's contents, folds, and the search of every page of the book.
 
 // A table that is wider than a phone becomes a list of its rows there, each value under its heading.
 // Elsewhere, or where it is long, it says that it scrolls: a column that is cut at its edge looks complete.
@@ -68,8 +18,6 @@ function nameCells(table) {
     const names = [...row.cells].flatMap((cell) => Array(cell.colSpan).fill(cell.textContent.trim()));
     names.forEach((name, k) => headings[k] = [headings[k], name].filter(Boolean).join(": "));
   }
-  const group = table.tHead?.rows[0]?.querySelector("[colspan]:not(td)")?.getAttribute("colspan");
-  table.style.setProperty("--lrp-across", group === "2" ? "2" : "auto-fill");
   table.setAttribute("role", "table");
   for (const row of table.rows) {
     row.setAttribute("role", "row");

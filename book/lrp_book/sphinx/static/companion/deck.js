@@ -2,7 +2,7 @@
 // deno-lint-ignore-file no-inner-declarations -- a classic script's block keeps them out of the page's scope
 "use strict";
 {
-  const WIDGETS = ".lrp-widget, .companion-plot, .companion-quiz";
+  const WIDGETS = ".lrp-widget, .companion-quiz";
   const SMALLEST = 0.5, LARGEST = 1.3, STEP = 0.05; // of a cell's zoom
   const OPTIONS = {
     width: 1280,
@@ -67,7 +67,7 @@
     const cells = elements(section, ".slide-cell");
     /** @type {number[]} */
     const sizes = cells.map((cell) =>
-      cell.querySelector("img, .companion-plot, [data-companion-widget=token_heatmap]") ? 1 : LARGEST
+      cell.querySelector("img, [data-companion-widget=token_heatmap]") ? 1 : LARGEST
     );
     const set = (/** @type {number} */ k, /** @type {number} */ size) => {
       sizes[k] = size;
