@@ -77,11 +77,6 @@ def perturbation_paths(
         Special tokens are never removed.
     """
     encoded = clf.encode(list(texts), truncate=truncate)
-    for method, records in maps.items():
-        if [record.tokens for record in records] != [text.tokens for text in encoded]:
-            got = f"maps of other texts for {method!r}"
-            expected, hint = "one map per text", "explain these texts"
-            raise InputError("perturbation_paths", got=got, expected=expected, hint=hint)
     return [
         _paths_of(clf, text, {method: records[k] for method, records in maps.items()}, chunk)
         for k, text in enumerate(watch(encoded, progress=progress, label="paths"))
@@ -92,11 +87,11 @@ def _paths_of(
     clf: Classifier, text: EncodedText, records: Mapping[str, Attribution], chunk: int
 ) -> dict[str, Any]:
     """The paths of one text, under the map of each method."""
-    targets = {record.target for record in records.values()}
-    if len(targets) != 1:
-        got, hint = f"targets {sorted(targets)}", "explain the same class"
-        raise InputError("perturbation_paths", got=got, expected="one class", hint=hint)
-    (target,) = targets
+    targets = {(record.target, record.tokens) for record in records.values()}
+    if len(targets) != 1 or (told := targets.pop())[1] != text.tokens:
+        hint = "explain these texts, and the same class"
+        raise InputError("perturbation_paths", got="other maps", expected="one of each text", hint=hint)
+    target = told[0]
     rankings = {method: record.scores for method, record in records.items()}
     shared = shared_curves(clf, text, target, rankings, chunk=chunk)
     methods: dict[str, Any] = {}
@@ -114,3 +109,15 @@ def _paths_of(
         "logit": float(curve.logits[0]),
         "methods": methods,
     }
+
+
+def fitting_texts(clf: Classifier, texts: Sequence[Text], *, tokens: int = 14, count: int = 6) -> list[int]:
+    """Indices of the first `count` texts with at most so many `tokens`; if too few, of the shortest.
+
+    >>> clf = load_classifier("companion")                                           # doctest: +SKIP
+    >>> fitting_texts(clf, ["a film", "a film of rare grace"], tokens=4, count=1)    # doctest: +SKIP
+    [0]
+    """
+    lengths = [len(text) for text in clf.encode(list(texts), truncate=True)]
+    order = sorted(range(len(lengths)), key=lambda k: (max(lengths[k], tokens), k))
+    return sorted(order[:count])

@@ -25,12 +25,12 @@ import xarray as xr
 
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.extras import extra
-from lrp_companion.lab.labelled import mean, r_with_loo
-from lrp_companion.lab.load import AnswerRun, AnyRun, TextRun, load_run, nearby
+from lrp_companion.lab.load import MAPS, AnswerRun, AnyRun, TextRun, load_run, nearby
 from lrp_companion.masks import mask_label, masks_on_paths
-from lrp_companion.metrics import bootstrap_mean
+from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.grid import cross_correlation
-from lrp_companion.schema import MAP_CHOICES, TOKEN_CHOICES
+from lrp_companion.metrics.statistics import bootstrap_columns, mean_over
+from lrp_companion.schema import TOKEN_CHOICES
 
 NAMES = {
     "sst2-12": "sst2-companion",
@@ -45,6 +45,8 @@ CHECKSUMS = "checksums.txt"
 LOO = "loo attention-mask"
 COUNTED = {"words": "no-special", "no-first": "no-first", "all": "all"}
 STATISTICS = ("pearson", "spearman")
+ENDS = {"word": "", "word+position": "+position", "embedding": "+embedding"}
+"""How the name of a map ends that is read at a site."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +94,14 @@ class Record:
         first. NaN where r is undefined. (An axis called method could not be chosen from: `sel` has an option
         of that name.)
         """
-        return self._of_each(lambda part: _r_of_maps(part) if isinstance(part, Mapping) else _r_of_run(part))
+        return self._of_each(_r_of)
 
     @cached_property
     def r_of_maps(self) -> xr.DataArray:
         """The same from the maps that a record keeps, which are rounded: sites word and word+position;
         tokens, too, "no-first", all but the first one; LOO by the attention mask, of the logit.
         """
-        return self._of_each(lambda part: _r_of_maps(part if isinstance(part, Mapping) else _parts_of(part)))
+        return self._of_each(lambda part: _r_of_maps(_arrays(part)))
 
     @cached_property
     def layers(self) -> xr.DataArray:
@@ -119,11 +121,7 @@ class Record:
         column for each method, its relevance at a site. For records that keep their maps, also of Shapley
         values, whose "tokens" are units.
         """
-        frames = [
-            frame.assign(training=name)
-            for name, part in self.parts.items()
-            for frame in (_tokens_of_run(part, site) if isinstance(part, TextRun) else _tokens(part, site),)
-        ]
+        frames = [_tokens(_arrays(part), site).assign(training=name) for name, part in self.parts.items()]
         out = pd.concat(frames, ignore_index=True)
         return out if len(self.parts) > 1 else out.drop(columns="training")
 
@@ -150,7 +148,7 @@ class Record:
             masks = {mask_label(mask): mask for mask in part.masks}
             if not masks:
                 raise InputError("Record.layers", got=self.name, expected="a run of masks", hint="see .r")
-            r = r_with_loo(part, masks, statistic="pearson", map="raw")
+            r = part.agreement(masks).sel(statistic="pearson", map="raw", drop=True)
             return r.rename(explainer="bypassed", example="text")
         of, order = self.config["config"], np.argsort(part["example"])
         labels = [mask_label(mask) for mask in masks_on_paths(of["layers"])]
@@ -257,22 +255,32 @@ def interval(values: Any) -> Any:
     """
     if not isinstance(values, xr.DataArray):
         return bootstrap_mean(values)
-    means = mean(values.rename(text="example") if "text" in values.dims else values)
-    if not isinstance(means, xr.DataArray):
-        return means
-    parts = {
-        name: np.vectorize(lambda one, name=name: getattr(one, name), otypes=[float])(means) for name in PARTS
-    }
-    return xr.Dataset({name: (means.dims, part) for name, part in parts.items()}, means.coords)
+    rest = [str(name) for name in values.dims if name not in ("training", "text")]
+    columns = values.transpose(*rest, ..., "text").values.reshape(-1, *_samples(values))
+    means: list[Interval]
+    if "training" in values.dims:
+        means = [mean_over(dict(enumerate(column))) for column in columns]
+    else:
+        means = bootstrap_columns(list(columns))
+    if not rest:
+        return means[0]
+    shape = [values.sizes[name] for name in rest]
+    parts = {name: np.reshape([float(getattr(one, name)) for one in means], shape) for name in PARTS}
+    coords = {name: values.coords[name] for name in rest if name in values.coords}
+    return xr.Dataset({name: (rest, part) for name, part in parts.items()}, coords)
 
 
 PARTS = ("mean", "low", "high", "n")
 
 
-def _r_of_run(run: Any) -> xr.DataArray:
-    if isinstance(run, AnswerRun):
-        return run.r().rename(example="text")
-    r = r_with_loo(run, None, map=list(MAP_CHOICES[:2]))  # divided by sum |R| it is the raw map's
+def _samples(values: xr.DataArray) -> list[int]:
+    return [values.sizes[name] for name in ("training", "text") if name in values.dims]
+
+
+def _r_of(part: Any) -> xr.DataArray:
+    if isinstance(part, Mapping):
+        return _r_of_maps(part)
+    r = part.r() if isinstance(part, AnswerRun) else part.agreement()
     return r.rename(example="text")
 
 
@@ -286,7 +294,7 @@ def _r_of_maps(part: Mapping[str, np.ndarray]) -> xr.DataArray:
         "explainer": methods,
         "site": list(sites),
         "tokens": [*TOKEN_CHOICES, "no-first"],
-        "map": list(MAP_CHOICES[:2]),
+        "map": list(MAPS),
         "removal": [name.removeprefix("loo ") for name in removals],
         "statistic": list(STATISTICS),
     }
@@ -310,16 +318,17 @@ def _r_of_maps(part: Mapping[str, np.ndarray]) -> xr.DataArray:
     return xr.DataArray(out, {**axes, "text": texts}, [*axes, "text"], name="r")
 
 
-def _parts_of(run: TextRun) -> dict[str, np.ndarray]:
+def _arrays(part: Any) -> Mapping[str, np.ndarray]:
     """The maps of a run as a `.npz` file has them."""
-    loo, out = run.loo(), {"example": run.examples}
-    special = [np.isin(np.arange(len(of)), at) for of, at in zip(loo, run.specials(), strict=True)]
-    columns = {"word": [~of for of in special], LOO: loo}
-    for name in run.methods:
+    if isinstance(part, Mapping):
+        return part
+    loo = part.loo()
+    columns = {"word": [~special for special in part.specials()], LOO: loo}
+    for name in part.methods:
         if name != "loo":
-            columns |= {name: run.maps(name), f"{name}+position": run.maps(name, site="word+position")}
-    sizes = {"tokens": np.array([len(of) for of in loo])}
-    return out | sizes | {name: np.concatenate(of) for name, of in columns.items()}
+            columns |= {f"{name}{end}": part.maps(name, site=site) for site, end in ENDS.items()}
+    sizes = {"example": part.examples, "tokens": np.array([len(of) for of in loo])}
+    return sizes | {name: np.concatenate(of) for name, of in columns.items()}
 
 
 def _curves_of(part: Any) -> xr.DataArray:
@@ -354,21 +363,9 @@ def _tokens(part: Any, site: str) -> pd.DataFrame:
         part = rest | {"tokens": part["units"], "word": ~part["special"], LOO: part["loo"]}
     maps, word = _maps(part), _by_text(part, "word")
     methods = [name for name in maps if "+" not in name and not name.startswith("loo ")]
-    end = "" if site == "word" else "+position"
     columns = {"special": [~of for of in word], "loo": maps[LOO]}
-    columns |= {name: maps.get(f"{name}{end}", maps[name]) for name in methods}
-    return _framed(np.sort(part["example"]), columns)
-
-
-def _tokens_of_run(run: TextRun, site: str) -> pd.DataFrame:
-    loo = run.loo()
-    special = [np.isin(np.arange(len(of)), at) for of, at in zip(loo, run.specials(), strict=True)]
-    maps = {name: run.maps(name, site=site) for name in run.methods if name != "loo"}
-    return _framed(run.examples, {"special": special, "loo": loo, **maps})
-
-
-def _framed(texts: Any, columns: Mapping[str, list[np.ndarray]]) -> pd.DataFrame:
-    sizes = [len(of) for of in columns["loo"]]
+    columns |= {name: maps.get(f"{name}{ENDS[site]}", maps[name]) for name in methods}
+    sizes = [len(of) for of in word]
     places = np.concatenate([np.arange(size) for size in sizes])
-    out = {"text": np.repeat(texts, sizes), "place": places}
+    out = {"text": np.repeat(np.sort(part["example"]), sizes), "place": places}
     return pd.DataFrame(out | {name: np.concatenate(of) for name, of in columns.items()})
