@@ -43,7 +43,7 @@ MAPS = MAP_CHOICES[:2]
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Run:
     """A run and its rows, sorted by example; only examples that every table holds are read."""
 
@@ -90,7 +90,7 @@ class Run:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TextRun(Run):
     """A run on reviews: agreement with LOO under every choice, curves, and layers bypassed."""
 
@@ -280,7 +280,7 @@ def loo_maps(after: np.ndarray, target: int, *, multi_label: bool) -> np.ndarray
     return outputs[..., :1] - outputs[..., 1:]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DigitRun(Run):
     """The common part of runs on digits: images that are explained under every net."""
 
@@ -303,7 +303,7 @@ class DigitRun(Run):
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MnistRun(DigitRun):
     """A run on MNIST: nets of several seeds, and one row per net, image and explainer, for all images."""
 
@@ -331,7 +331,7 @@ SPAN = 1_000_000
 """Jobs of one net of a `MnistRun`: seed * SPAN + row of the image."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MnistGridRun(DigitRun):
     """A run over variants of the paper's MNIST nets: several seeds of each, some images under each net."""
 
@@ -378,7 +378,7 @@ class MnistGridRun(DigitRun):
         return rows.assign(seed=rows[JOB] // len(self.variants), variant=rows[JOB] % len(self.variants))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AnswerRun(Run):
     """A run on prompts and their completions: r with LOO of every method, token by token and of the sum."""
 
