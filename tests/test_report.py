@@ -19,14 +19,14 @@ import pyarrow as pa
 import pytest
 
 from lrp_companion.attribution import SITES
-from lrp_companion.checks import CompanionError, SourceError
+from lrp_companion.checks import SourceError
 from lrp_companion.cli import main
 from lrp_companion.lab.folder import FORMAT, key_of, open_folder
 from lrp_companion.lab.load import TextRun, load_run, load_runs
-from lrp_companion.lab.paper import claim_specs as paper_claim_specs
 from lrp_companion.lab.paper import claims as paper_claims
-from lrp_companion.lab.paper import printed, report
+from lrp_companion.lab.paper import report
 from lrp_companion.lab.paper import tables as paper_tables
+from lrp_companion.lab.paper.claim_specs import SINGLE, SLOPE, SPECS, weights
 from lrp_companion.lab.paper.claims import Effect, claims, independent_difference, verdict
 from lrp_companion.lab.paper.primary import (
     CONTRADICTED,
@@ -41,7 +41,6 @@ from lrp_companion.lab.paper.primary import (
     leads_by_data,
     summary,
 )
-from lrp_companion.lab.paper.printed import REPORT_WIDTH
 from lrp_companion.lab.paper.published import FINGERPRINTS, paper_table
 from lrp_companion.masks import mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
@@ -377,7 +376,7 @@ def test_table_1_is_what_a_hand_computes(folders):
 
 
 @pytest.mark.parametrize(
-    ("lost", "nets", "n"), [((), 2, 3), ((1_000_002,), 2, 2), ((1_000_001, 1_000_002), 1, 3)]
+    ("lost", "nets", "n"), [((), 2, 3), ((1_000_002,), 1, 3), ((1_000_001, 1_000_002), 1, 3)]
 )
 def test_an_unfinished_run_on_digits_is_read_as_far_as_it_is_whole(tmp_path, lost, nets, n):
     left_right = np.array([[0.1, 0.2, 0.3], [0.5, 0.6, 0.7]])
@@ -447,7 +446,7 @@ def test_columns_are_drawn_as_one_column_is():
 
 
 def test_undefined_values_are_counted_and_shown(folders):
-    shown = repr(printed.table2_beside(load_run(folders["six"])))
+    shown = repr(report.r_table(load_run(folders["six"]), "methods"))
     assert "undefined" in shown.splitlines()[1]
     ig = next(line for line in shown.splitlines() if line.startswith("ig"))
     assert ig.split()[:5] == ["ig", "0.55", "[0.50,", "0.60]", "1"]
@@ -518,8 +517,10 @@ def test_the_mean_over_runs_has_one_weight_for_each_and_draws_shared_examples_to
 
 
 def test_the_papers_own_numbers_lie_on_the_papers_side_but_where_its_text_and_table_disagree():
-    for spec in paper_claim_specs.SPECS:
-        for what, value in paper_claims._paper_effects(spec).items():
+    for spec in SPECS:
+        printed = paper_claims._paper_value(spec)
+        for what in spec.effects:
+            value = sum(weight * printed(each) for each, weight in weights(what, 12).items())
             disagree = spec.says.startswith("on IMDB, AttnLRP separates better")
             assert (spec.low < value < spec.high) != disagree, (spec.says, what, value)
 
@@ -600,16 +601,16 @@ def test_thirds_and_the_line_over_depth(sst2):
     assert claim.effects[0].value.mean == pytest.approx(np.mean(later) - np.mean(first), abs=1e-6)
     assert claim.effects[0].paper == pytest.approx(0.47 - 0.24)
 
-    def rising(layers: int) -> Any:
-        return lambda mask: np.array([float(layer) for layer in mask])
+    def total(what: str, layers: int) -> float:
+        """The effect where a layer's own number is its gain."""
+        return sum(weight * sum(layer) for layer, weight in weights(what, layers).items())
 
-    assert paper_claim_specs._singles(rising(1), 1) == {}
+    assert weights(SINGLE, 1) == weights(SLOPE, 1) == {}
+    assert [*weights("last third - first third", 1).values()] == [0.0]  # of one layer both are the same
     for layers, third in ((12, 4), (6, 2), (5, 2), (2, 1)):
-        parts = paper_claim_specs._thirds(layers)
-        assert [len(part) for part in parts] == [third, layers - third, third]
-        made = paper_claim_specs._singles(rising(layers), layers)
-        middle = (np.mean([*parts[1]]) - np.mean([*parts[0]])) * third
-        assert np.ravel([*made.values()]) == pytest.approx([middle, (layers - third) * third])
+        middle = (np.mean(range(third + 1, layers + 1)) - np.mean(range(1, third + 1))) * third
+        assert total(SINGLE, layers) == pytest.approx(middle)
+        assert total(SLOPE, layers) == pytest.approx((layers - third) * third)
 
 
 def test_a_smaller_gain_is_a_difference_of_two_means(folders):
@@ -711,9 +712,10 @@ def test_runs_without_both_rules_have_no_primary_analysis(tmp_path):
 
 def test_the_report_says_all_on_lines_a_terminal_holds(folders, tmp_path):
     runs = load_runs([folders["top"]])
-    text = printed.report(runs, out=tmp_path / "here" / "report.txt")
-    assert text == (tmp_path / "here" / "report.txt").read_text(encoding="utf-8")
-    assert max(map(len, text.splitlines())) <= REPORT_WIDTH
+    (file, *_) = report.write_report(runs, tmp_path / "here")
+    text = report.report(runs)
+    assert text == file.read_text(encoding="utf-8")
+    assert max(map(len, text.splitlines())) <= report.REPORT_WIDTH
     for words in (
         "Table 1",
         "Table 2, agreement",
@@ -766,32 +768,6 @@ def test_json_holds_the_same_numbers(folders, sst2, capsys):
     assert verdicts == {claim.says: claim.verdict for claim in claims(load_runs([folders["top"]]))}
 
 
-def test_a_run_without_explained_examples_is_one_line_and_exit_code_2(folders, tmp_path, refused):
-    """What else may be wrong with a folder: `test_run_folder.py`."""
-    shutil.copytree(folders["sst2"], tmp_path / "run")
-    (tmp_path / "run" / "methods.parquet").unlink()
-    with pytest.raises(CompanionError, match="without explained examples"):
-        load_run(tmp_path / "run")
-    assert "without explained examples" in refused(["report", str(tmp_path / "run")])
-
-
-def test_other_bad_input_is_one_line_and_exit_code_2(folders, tmp_path, refused):
-    (tmp_path / "file").write_text("")
-    (tmp_path / "empty").mkdir()
-    for arguments, words in (
-        (["report"], "DIR"),
-        (["report", str(tmp_path / "nowhere")], "which is not a folder"),
-        (["report", str(tmp_path / "empty")], "an empty folder"),
-        (["report", str(folders["mnist"]), "--figures", str(tmp_path)], "no run with masks"),
-        (["report", str(folders["sst2"]), "--figures", str(tmp_path / "file")], "cannot be written"),
-    ):
-        assert words in refused(arguments)
-    with pytest.raises(CompanionError, match="no runs"):
-        printed.report([])
-    with pytest.raises(SourceError, match="no runs"):
-        report.report_rows([])
-
-
 def test_a_report_needs_no_torch(folders, tmp_path):
     code = (
         "import sys; from lrp_companion.cli import main; code = main(sys.argv[1:]); "
@@ -803,23 +779,9 @@ def test_a_report_needs_no_torch(folders, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_results_are_found_from_the_top_and_from_the_notebooks(folders, tmp_path, monkeypatch):
-    shutil.copytree(folders["mnist"], tmp_path / "results" / "mnist")
-    (tmp_path / "notebooks").mkdir()
-    for place in (tmp_path, tmp_path / "notebooks"):
-        monkeypatch.chdir(place)
-        assert [run.name for run in report.find_runs("results")] == ["mnist"]
-    with pytest.raises(SourceError, match="elsewhere, which is not a folder"):
-        report.find_runs("elsewhere")
-
-
-@pytest.mark.parametrize("column", ["sum", "r"])
-def test_a_table_that_lost_a_column_is_named(folders, tmp_path, capsys, column: str) -> None:
-    import pyarrow.parquet as pq
-
-    place = Path(shutil.copytree(folders["sst2"], tmp_path / "run"))
-    for file in place.rglob("methods*.parquet"):
-        pq.write_table(pq.read_table(file).drop_columns([column]), file)
-    assert main(["report", str(place)]) == 2
-    said = capsys.readouterr().err
-    assert column in said and len(said.splitlines()) == 1
+def test_what_cannot_be_reported_is_one_line(folders, tmp_path, refused):
+    assert "without masks" in refused(["report", str(folders["mnist"]), "--figures", str(tmp_path)])
+    with pytest.raises(SourceError, match="no runs"):
+        report.report([])
+    cells = report._as_csv([{"name": "=1+1", "r": Interval(-0.5, -1.0, float("nan"), 3)}])
+    assert cells.splitlines()[1] == "'=1+1,-0.5,-1.0,,3"  # no spreadsheet runs a name
