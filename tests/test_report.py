@@ -364,6 +364,13 @@ def test_table_A3_walks_the_paths_and_ends_at_the_methods(sst2):
     assert mask_label(frozenset([1, 3])) == "1, 3"
 
 
+def test_paths_have_the_identities_of_table_a3():
+    masks = path_masks(12)
+    assert masks["front-to-back"][0] == masks["single"][0]
+    assert masks["back-to-front"][0] == masks["single"][-1]
+    assert masks["front-to-back"][-1] == masks["back-to-front"][-1] == frozenset(range(1, 13))
+
+
 def test_table_1_is_what_a_hand_computes(folders):
     run = load_run(folders["mnist"])
     table = {row["explainer"]: row for row in paper_tables.table1(run)}

@@ -15,7 +15,6 @@ import pytest
 from lrp_companion import terminal
 from lrp_companion.checks import InputError
 from lrp_companion.cli import main
-from lrp_companion.lab.folder import RunError
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = {"got": "this", "expected": "that", "hint": "do it"}
@@ -32,7 +31,7 @@ def raises(error: BaseException):
     ("error", "code", "words"),
     [
         (InputError("op", **TEXT), 2, "op: got this; expected that. Next step: do it."),
-        (RunError("op", **TEXT), 3, "op: got this"),
+        (terminal.Fault("op", **TEXT), 3, "op: got this"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (BrokenPipeError(), 1, ""),
         (ZeroDivisionError("one\ntwo"), 3, "stopped by ZeroDivisionError: one two; "),

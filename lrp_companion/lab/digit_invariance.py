@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -184,7 +185,7 @@ def share_digits(
     >>> sorted(digit), digit["image"].shape, digit["loo"].shape
     (['image', 'label', 'logit', 'loo', 'maps', 'predicted'], (2, 2), (4,))
     """
-    side, classes = round(net.tokens**0.5), np.asarray(labels)
+    side = round(net.tokens**0.5)
     x = net.check_images(images, "share_digits")
     with torch.no_grad():
         logits = net(x)
@@ -194,11 +195,11 @@ def share_digits(
     return [
         {
             "image": x[k].reshape(side, side).cpu().numpy(),
-            "label": int(classes[k]),
+            "label": label,
             "predicted": target[k],
             "logit": float(logits[k, target[k]]),
             "maps": {name: scores[k] for name, scores in maps.items()},
             "loo": loo[k].scores,
         }
-        for k in range(len(x))
+        for k, label in zip(range(len(x)), map(operator.index, labels), strict=True)
     ]
