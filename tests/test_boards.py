@@ -1,4 +1,4 @@
-"""The switchboard: cells again from per-example rows by a second, plain protocol; answers known beforehand."""
+"""The switchboard: cells from per-example rows by a second, plain protocol; answers known beforehand."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ WITH_POSITIONS = vars(PROTOCOLS["words + positions, all tokens"])
 
 
 def text(path: Path, *arguments: Any, **options: Any) -> TextRun:
-    run = load_run(text_run(path, *arguments, **options))
-    assert isinstance(run, TextRun)
-    return run
+    made = load_run(text_run(path, *arguments, **options))
+    assert isinstance(made, TextRun)
+    return made
 
 
 class Plain:
