@@ -92,7 +92,6 @@ def test_labels_and_manifests_do_not_steer_a_terminal(tmp_path, model_folder, ca
     manifest["data"] = "\x1b[2J" + manifest["data"]
     (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
     assert main(["report", str(tmp_path / "run")]) == 0
-    assert main(["report", str(tmp_path / "run"), "--json"]) == 0
     assert main(["explain", "a film", "--model", "./no\x1b[2J"]) == 2
     said = "".join(capsys.readouterr())
     at = [repr(said[max(0, k - 200) : k + 30]) for k, c in enumerate(said) if c in "\x1b\x9b"]

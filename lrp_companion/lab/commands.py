@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from lrp_companion.checks import InputError, as_path
 from lrp_companion.cli_options import DATA_DIR, MODEL, Command, either, loaded, names
-from lrp_companion.terminal import check_output, complain, harmless_json, printable, say, visible
+from lrp_companion.terminal import check_output, complain, printable, say, visible
 
 DATA_SETS = ("sst2", "imdb", "mnist")
 OWN = ("text", "pair", "label", "completion", "write")
@@ -65,9 +64,6 @@ def _options_of_run(add: Callable[..., Any]) -> None:
 def _options_of_report(add: Callable[..., Any]) -> None:
     text = "a run's folder, or a folder of such folders"
     add("folders", nargs="+", metavar="DIR", help=text)
-    add("--json", action="store_true", help="print the rows as JSON")
-    text = "also write Figure 2 of each run to this folder, as PNG and PDF"
-    add("--figures", metavar="FOLDER", help=text)
     text = "also write everything to this folder: the text, figures as PNG and PDF, tables as CSV"
     add("--out", metavar="FOLDER", help=text)
 
@@ -155,19 +151,15 @@ def _digits(args: argparse.Namespace, device: str, own: bool) -> Any:
 
 def _carry_out_report(args: argparse.Namespace) -> None:
     from lrp_companion.lab.load import load_runs
-    from lrp_companion.lab.paper.report import report, report_rows, write_figures, write_report
+    from lrp_companion.lab.paper.report import report, write_report
 
     check_output()
+    out = None if args.out is None else as_path("report", "--out", args.out)
     runs = load_runs(args.folders)
-    figures = [] if args.figures is None else write_figures(runs, args.figures)
-    files = [] if args.out is None else write_report(runs, args.out)
-    if args.json:
-        say(harmless_json(json.dumps(report_rows(runs), ensure_ascii=False)))
-        return
+    files = [] if out is None else write_report(runs, out)
     say(printable(report(runs)), end="")
-    for what, written, folder in (("Figures", figures, args.figures), ("Files", files, args.out)):
-        if written:
-            say("\n" + visible(f"{what}: {', '.join(file.name for file in written)} in {folder}"))
+    if files:
+        say("\n" + visible(f"Files: {', '.join(file.name for file in files)} in {out}"))
 
 
 RUN = Command(

@@ -1,22 +1,20 @@
-"""The report on runs: tables and claims next to the paper's, as text, plain values and files. No torch."""
+"""The report on runs: tables and claims next to the paper's, as text and files. No torch."""
 
 from __future__ import annotations
 
 import io
-import math
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from lrp_companion.checks import SourceError, as_path
 from lrp_companion.lab.load import AnswerRun, AnyRun, MnistRun, TextRun
-from lrp_companion.lab.paper.claims import Claim, Effect, claims
+from lrp_companion.lab.paper.claims import Claim, claims
 from lrp_companion.lab.paper.primary import MARGIN, UNDECIDED, ahead, by_training, leads_by_data, summary
 from lrp_companion.lab.paper.tables import (
     BASE_LAYERS,
@@ -27,7 +25,6 @@ from lrp_companion.lab.paper.tables import (
     dataset_of,
     figure2,
     named,
-    needs_masks,
     not_run,
     ran,
     table1,
@@ -301,38 +298,6 @@ def _claim_text(claim: Claim) -> str:
     return "\n".join([*lines, *([_wrap(f"    {claim.why}", "    ")] if claim.why else [])])
 
 
-# -- plain values --------------------------------------------------------------------------------------------
-
-
-def report_rows(runs: Sequence[AnyRun]) -> dict[str, Any]:
-    """All tables, what was run and was not, and the claims, as plain values."""
-    known = _some(runs)
-    tables = {run.name: _tables(run) for run in known}
-    rows = {"runs": ran(known), "not run": not_run(runs), "primary": primary_rows(known)}
-    return as_plain({**rows, "tables": tables, "claims": claims(runs)})
-
-
-def as_plain(value: Any) -> Any:
-    """Rows, intervals and claims as values that JSON can hold; undefined numbers become None.
-
-    >>> as_plain({"r": Interval(0.5, 0.25, float("nan"), 3)})
-    {'r': {'mean': 0.5, 'low': 0.25, 'high': None, 'n': 3, 'undefined': 0, 'level': 0.95}}
-    """
-    if isinstance(value, Claim):
-        return as_plain({"verdict": value.verdict, "by run": value.by_run(), **vars(value)})
-    if isinstance(value, Effect):
-        return as_plain({"verdict": value.verdict, "verdict by rank": value.rank_verdict, **vars(value)})
-    if isinstance(value, Interval):
-        return as_plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): as_plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [as_plain(item) for item in value]
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else None
-    return value
-
-
 def primary_rows(runs: Sequence[AnyRun]) -> list[Row]:
     """The primary analysis: by data and reading the summary, then the mean difference of each training."""
     rows = []
@@ -346,22 +311,6 @@ def primary_rows(runs: Sequence[AnyRun]) -> list[Row]:
     return rows
 
 
-def _tables(run: AnyRun) -> Row:
-    """The tables of a run, by protocol, or for a run on digits by map."""
-    if isinstance(run, MnistRun):
-        return {f"{map} maps": {"table1": table1(run, map=map)} for map in MAP_SUFFIXES}
-    if isinstance(run, AnswerRun):
-        return {"answers": answers(run)}
-    if not isinstance(run, TextRun):
-        return {}
-    tables: Row = {}
-    for name, protocol in PROTOCOLS.items():
-        tables[name] = {"protocol": str(protocol), "table2": table2(run, protocol=protocol)}
-        if run.masks:
-            tables[name]["tableA3"] = tableA3(run, protocol=protocol)
-    return tables
-
-
 # -- files ---------------------------------------------------------------------------------------------------
 
 
@@ -370,9 +319,9 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "
 
 
 def write_report(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
-    """Write the whole report: `report.txt`, and of every run on texts figures (PNG, PDF) and tables (CSV)."""
-    known = _some(runs)
-    files: dict[str, str | bytes] = {"report.txt": report(runs)}
+    """Write the whole report: `report.txt`, and of every run on texts figures and tables (CSV)."""
+    known, place = _some(runs), as_path("report", "folder", folder)
+    files = {"report.txt": report(runs).encode()}
     if rows := primary_rows(known):
         files |= {"primary.csv": _as_csv(rows), "primary.tex": _as_latex(rows)}
     for run in known:
@@ -381,21 +330,14 @@ def write_report(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
             files[f"answers-{stem}.csv"] = _as_csv([{**of, **row} for row in answers(run)])
         if not isinstance(run, TextRun):
             continue
-        drawn = table2_dots(run)
-        files |= {f"agreement-{stem}.{kind}": _figure_file(drawn, kind) for kind in ("png", "pdf")}
+        figures = {f"agreement-{stem}": table2_dots(run)} | dict(_layer_figures(run) if run.masks else ())
+        for name, drawn in figures.items():
+            files |= {f"{name}.{kind}": _figure_file(drawn, kind) for kind in ("png", "pdf")}
         for name in ("methods", "masks")[: 2 if run.masks else 1]:
             files[f"{name}-{stem}.csv"] = _as_csv(list(_text_rows(run, name)))
-    written = _write(files, folder)
-    if any(isinstance(run, TextRun) and run.masks for run in known):
-        written += write_figures(known, folder)
-    return written
-
-
-def _write(files: Mapping[str, str | bytes], folder: str | Path) -> list[Path]:
-    place = as_path("report", "folder", folder)
     place.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
-        (place / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        (place / name).write_bytes(content)
     return [place / name for name in files]
 
 
@@ -414,11 +356,11 @@ def _text_rows(run: TextRun, name: str) -> Iterator[Row]:
                 yield of | row
 
 
-def _as_csv(rows: Sequence[Row]) -> str:
+def _as_csv(rows: Sequence[Row]) -> bytes:
     """Rows as CSV: an interval is four columns; the paper's columns only where it has values.
 
     >>> row = {"method": "ig", "r": Interval(0.5, 0.25, 0.75, 8), "r, paper": None}
-    >>> print(_as_csv([row]).strip())
+    >>> print(_as_csv([row]).decode().strip())
     method,r,r low,r high,r n
     ig,0.5,0.25,0.75,8
     """
@@ -432,13 +374,13 @@ def _as_csv(rows: Sequence[Row]) -> str:
                 out[name] = _harmless(" ".join(map(str, value)) if isinstance(value, list) else value)
     frame = pd.DataFrame(flat)
     empty = [name for name in frame if name.endswith(", paper") and frame[name].isna().all()]
-    return frame.drop(columns=empty).to_csv(index=False, lineterminator="\n")
+    return frame.drop(columns=empty).to_csv(index=False, lineterminator="\n").encode()
 
 
-def _as_latex(rows: Sequence[Row]) -> str:
+def _as_latex(rows: Sequence[Row]) -> bytes:
     """The same as a LaTeX table, intervals as "mean [low, high]"."""
     flat = [{k: v.text(3) if isinstance(v, Interval) else v for k, v in row.items()} for row in rows]
-    return pd.DataFrame(flat).to_latex(index=False, escape=True)
+    return pd.DataFrame(flat).to_latex(index=False, escape=True).encode()
 
 
 def _harmless(value: Any) -> Any:
@@ -450,28 +392,21 @@ def _harmless(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.lstrip(" ").startswith(FORMULA) else value
 
 
-def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
-    """Draw Figure 2 of every run with masks, r under each protocol and Δ, as PNG and PDF; return the files.
-
-    Of own data the files are called layers-..., because the paper has no such figure.
+def _layer_figures(run: TextRun) -> Iterator[tuple[str, Any]]:
+    """Figure 2 of a run with masks, r under each protocol and Δ. Of own data the files are called layers-...,
+    because the paper has no such figure.
     """
     from lrp_companion.show.curves import layer_curves
 
-    known = named(runs)
-    files: dict[str, str | bytes] = {}
     asked = [("r", name, protocol) for name, protocol in PROTOCOLS.items()]
-    for run in [run for run in known if isinstance(run, TextRun) and run.masks] or known[:1]:
-        of = needs_masks(run)
-        for column, name, protocol in [*asked, ("delta", "curves", DEFAULT_PROTOCOL)]:
-            drawn = layer_curves(
-                **figure2(of, protocol=protocol, column=column),
-                quantity="mean r with LOO" if column == "r" else "Δ = LeRF − MoRF",
-                title=f"{run.name}, n = {run.n:,}: {name}",
-            )
-            stem = re.sub(r"[^a-z]+", "-", name.lower()).strip("-")
-            figure = f"{'layers' if run.own else 'figure2'}-{_stem(run)}-{stem}"
-            files |= {f"{figure}.{kind}": _figure_file(drawn, kind) for kind in ("png", "pdf")}
-    return _write(files, folder)
+    for column, name, protocol in [*asked, ("delta", "curves", DEFAULT_PROTOCOL)]:
+        drawn = layer_curves(
+            **figure2(run, protocol=protocol, column=column),
+            quantity="mean r with LOO" if column == "r" else "Δ = LeRF − MoRF",
+            title=f"{run.name}, n = {run.n:,}: {name}",
+        )
+        stem = re.sub(r"[^a-z]+", "-", name.lower()).strip("-")
+        yield f"{'layers' if run.own else 'figure2'}-{_stem(run)}-{stem}", drawn
 
 
 def _figure_file(figure: Any, kind: str) -> bytes:

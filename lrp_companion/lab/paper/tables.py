@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.checks import InputError
 from lrp_companion.lab.load import AnswerRun, AnyRun, Explanation, MnistGridRun, MnistRun, TextRun
 from lrp_companion.lab.paper.published import DATA, on_paper_data, paper_table
 from lrp_companion.masks import NONE, mask_label, path_masks
@@ -251,14 +250,6 @@ def not_run(runs: Sequence[AnyRun]) -> list[Row]:
         for task, model in HUB.items()
         if (task, model) not in there and not (runs and all(run.own for run in runs))
     ]
-
-
-def needs_masks(run: AnyRun) -> TextRun:
-    """The run, which has masks of bypassed layers."""
-    if not isinstance(run, TextRun) or not run.masks:
-        got, expected = f"{run.name}, a run without masks", "a run of texts with --masks paths"
-        raise InputError("report", got=got, expected=expected, hint="leave out --figures")
-    return run
 
 
 def defined_mean(values: np.ndarray) -> float:
