@@ -15,7 +15,7 @@ import pyarrow as pa
 from lrp_companion.checks import InputError, whole
 from lrp_companion.completion import Completion
 from lrp_companion.families.tasks import NEXT_TOKEN
-from lrp_companion.lab.axes import ANSWERS_TASK, round_bits
+from lrp_companion.lab.axes import ANSWERS_TASK
 from lrp_companion.lab.execute import Jobs
 from lrp_companion.lab.folder import RunFolder
 from lrp_companion.lab.review_jobs import described, identity, of_row, run_calls
@@ -54,7 +54,6 @@ class AnswerJobs(Jobs):
         limit: int | None = None,
         seed: int = 0,
         n_steps: int = 50,
-        keep_maps: bool = False,
     ) -> None:
         if clf.encoder.wiring.task != NEXT_TOKEN:
             got = f"completions, and {clf.card.name!r}, whose logits are of: {clf.encoder.wiring.task}"
@@ -66,7 +65,7 @@ class AnswerJobs(Jobs):
         self.calls: dict[str, tuple[str, dict[str, Any]]] = {"loo": ("loo", {}), **given}
         check_removal(clf, removal)
         self.clf, self.data, self.completion, self.removal = clf, data, completion, removal
-        self.keep_maps, self.sample = keep_maps, data.order(limit, seed=seed)
+        self.sample = data.order(limit, seed=seed)
         for job in self.sample:
             with of_row(data, job):
                 self._check(job)
@@ -78,7 +77,6 @@ class AnswerJobs(Jobs):
             "methods": list(self.calls),
             "removal": removal,
             "n_steps": n_steps,
-            **({"maps": True} if keep_maps else {}),
         }
         self.manifest = described(clf, data, self.sample)
 
@@ -112,9 +110,6 @@ class AnswerJobs(Jobs):
             "r": pa.array([agreements(answer, loo) for answer in answers], pa.list_(pa.float32())),
             "seconds": pa.array(seconds, pa.float32()),
         }
-        if self.keep_maps:
-            flat = [round_bits(np.concatenate([record.scores for record in answer])) for answer in answers]
-            columns["map"] = pa.array(flat, pa.list_(pa.float32()))
         return pa.table(columns)
 
 

@@ -14,9 +14,9 @@ from lrp_companion.terminal import check_output, complain, printable, say, visib
 DATA_SETS = ("sst2", "imdb", "mnist")
 OWN = ("text", "pair", "label", "completion", "write")
 """Options that only the user's own data have."""
-ANSWERS = ("model", "methods", "n_steps", "removals", "keep_maps", "dtype")
-TEXTS = (*ANSWERS, "masks", "targets", "loo_from", "curves")
-DIGITS = ("model", "methods", "nets")
+ANSWERS = ("model", "methods", "n_steps", "removals", "dtype")
+TEXTS = (*ANSWERS, "keep_maps", "masks", "targets", "loo_from", "curves")
+DIGITS = ("model", "nets")
 """Options of each kind of run."""
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 import torch
 
-from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.checks import choose, whole
 from lrp_companion.lab.digit_invariance import (
     EXPLAINERS,
     NET_VARIANTS,
@@ -19,7 +19,6 @@ from lrp_companion.lab.digit_invariance import (
 from lrp_companion.lab.execute import Jobs
 from lrp_companion.lab.folder import RunFolder
 from lrp_companion.lab.load import SPAN
-from lrp_companion.methods import IMAGE_METHODS, attribute, method_call
 from lrp_companion.sources import Dataset
 from lrp_companion.toys.linear_attention import LinearAttention
 
@@ -77,7 +76,6 @@ class MnistJobs(DigitJobs):
         test: Dataset,
         *,
         variant: str = "plain",
-        methods: Sequence[str] | None = None,
         nets: int = 5,
         limit: int | None = None,
         seed: int = 0,
@@ -85,12 +83,11 @@ class MnistJobs(DigitJobs):
     ) -> None:
         self.options = NET_VARIANTS[choose("run", "model", variant, tuple(NET_VARIANTS))]
         super().__init__(train, test, nets=nets, limit=limit, seed=seed, device=device)
-        self.explainers = EXPLAINERS if methods is None else explainers_of(methods)
         self.config = {
             **self.identity("mnist", seed),
             "model": variant,
             "options": self.options,
-            "explainers": {name: dict(call) for name, call in self.explainers.items()},
+            "explainers": {name: dict(call) for name, call in EXPLAINERS.items()},
         }
         self.manifest = self.described(variant)
 
@@ -116,32 +113,8 @@ class MnistJobs(DigitJobs):
 
     def _image(self, net: LinearAttention, row: int) -> pa.Table:
         image = self.images[row : row + 1]
-        rows = invariance_table(net, image, explainers=self.explainers, progress=False).rows
+        rows = invariance_table(net, image, progress=False).rows
         kinds = {"image": pa.int32(), "label": pa.int8(), "target": pa.int8(), "explainer": pa.string()}
         kinds |= {name: pa.float32() for name in rows[0] if name not in kinds}
         of_image = {"image": row, "label": int(self.test.labels[row])}
         return pa.Table.from_pylist([{**each, **of_image} for each in rows], pa.schema(kinds))
-
-
-def explainers_of(methods: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Calls of `attribute` by the names of a run, LOO always among them.
-
-    >>> explainers_of(["attnlrp", "mask-gradient:groups=4"])["mask-gradient:groups=4"]
-    {'method': 'mask-gradient', 'groups': 4}
-    """
-    if not methods or len(set(methods)) < len(methods):
-        got = f"methods {', '.join(methods) or 'none'}"
-        hint = f"choose from {', '.join(IMAGE_METHODS)}"
-        raise InputError("run", got=got, expected="at least one, each once", hint=hint)
-    out = {"LOO": EXPLAINERS["LOO"]}
-    for name in methods:
-        method, options = method_call(name, images=True)
-        if "progress" in options or "batch_images" in options:
-            expected = "options that change the numbers"
-            raise InputError("run", got=f"method {name!r}", expected=expected, hint="leave out the others")
-        if method != "loo":
-            out[name] = {"method": method, **options}
-    tiny = LinearAttention(tokens=4, dim=2, classes=2, dtype=torch.float64)
-    for call in out.values():  # on one tiny image: refuses bad options before the run begins
-        attribute(tiny, torch.zeros(1, 4, dtype=torch.float64), **call)
-    return out

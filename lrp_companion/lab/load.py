@@ -407,17 +407,6 @@ class AnswerRun(Run):
 
         return self.once("r", read)
 
-    def maps(self, method: str) -> list[list[np.ndarray]]:
-        """Scores by example and token of the answer, where the run keeps them: of the prompt's tokens and
-        of the answer's before it.
-        """
-        out = []
-        for row in self.tables["answers"].sort_by(JOB).to_pylist():
-            if row["method"] == method:
-                ends = np.cumsum(row["tokens"] + np.arange(len(row["logits"])))
-                out.append(np.split(np.array(row["map"]), ends[:-1]))
-        return out
-
 
 def _of_answer(values: np.ndarray) -> np.ndarray:
     """r (statistic, of) of an answer from that of its tokens and of its sum."""

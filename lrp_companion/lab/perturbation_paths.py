@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,21 +17,10 @@ from lrp_companion.metrics import Curve, perturbation_curve
 from lrp_companion.metrics.faithfulness import ORDERS, removal_order
 
 
-@dataclass(frozen=True)
-class SharedCurves:
-    """Curves of several rankings of one text, `curves[name][order]`, and how many forward passes they asked
-    for and ran.
-    """
-
-    curves: dict[Any, dict[str, Curve]]
-    asked: int
-    run: int
-
-
 def shared_curves(
     clf: Classifier, text: EncodedText, target: int, rankings: Mapping[Any, np.ndarray], *, chunk: int = 1
-) -> SharedCurves:
-    """MoRF and LeRF of every ranking; each set of kept tokens is run once. Special tokens stay."""
+) -> dict[Any, dict[str, Curve]]:
+    """MoRF and LeRF of every ranking by its name; each set of kept tokens is run once. Special tokens stay."""
     wanted: list[np.ndarray] = []
 
     def note(keep: np.ndarray) -> np.ndarray:
@@ -50,7 +38,7 @@ def shared_curves(
     keep = np.unique(np.concatenate(wanted), axis=0)
     evaluate = removal_evaluator(clf, text, target=target)
     evaluate(keep)
-    return SharedCurves(all_curves(evaluate), sum(map(len, wanted)), len(keep))
+    return all_curves(evaluate)
 
 
 def perturbation_paths(
@@ -98,7 +86,7 @@ def _paths_of(
     for method, scores in rankings.items():
         methods[method] = {"scores": scores}
         for order in ORDERS:
-            curve = shared.curves[method][order]
+            curve = shared[method][order]
             removed = removal_order(scores, order=order, chunk=chunk, removable=~text.special)
             steps = [step.tolist() for step in removed]
             methods[method][order] = {"steps": steps, "logits": curve.logits, "mean": curve.mean_logit}

@@ -25,7 +25,7 @@ import xarray as xr
 
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.extras import extra
-from lrp_companion.lab.load import MAPS, AnswerRun, AnyRun, TextRun, load_run, nearby
+from lrp_companion.lab.load import MAPS, AnswerRun, AnyRun, Run, TextRun, load_run, nearby
 from lrp_companion.masks import mask_label, masks_on_paths
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.grid import cross_correlation
@@ -64,9 +64,12 @@ class Record:
     parts: Mapping[str, AnyRun | Mapping[str, np.ndarray]]
 
     def __repr__(self) -> str:
-        sizes = {f"{len(self._rows(part)):,} texts" for part in self.parts.values() if self._rows(part)}
+        counts = {
+            part.n if isinstance(part, Run) else len(part.get("example", ())) for part in self.parts.values()
+        }
+        sizes = ", ".join(f"{count:,} texts" for count in sorted(counts) if count) or "no texts"
         trainings = f", {len(self.parts)} trainings" if len(self.parts) > 1 else ""
-        return f"Record({self.name!r}, {', '.join(sorted(sizes)) or 'no texts'}{trainings})"
+        return f"Record({self.name!r}, {sizes}{trainings})"
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -130,12 +133,6 @@ class Record:
         return pd.concat(
             [part.tables[table].to_pandas() for part in self.parts.values() if not isinstance(part, Mapping)]
         )
-
-    @staticmethod
-    def _rows(part: Any) -> list[int]:
-        if isinstance(part, Mapping):
-            return np.sort(part["example"]).tolist() if "example" in part else []
-        return list(part.examples) if isinstance(part, TextRun) else list(range(part.n))
 
     def _of_each(self, read: Callable[[Any], xr.DataArray]) -> xr.DataArray:
         each = [read(part) for part in self.parts.values()]

@@ -272,7 +272,7 @@ class TextJobs(Jobs):
         sums = np.stack([maps[..., mask].sum(-1) for mask in kept], 2)
         sizes = np.stack([np.abs(maps[..., mask]).sum(-1) for mask in kept], 2)
         rankings = dict(enumerate(maps[:, 0, 0])) if self.curves else {}
-        curves = shared_curves(self.clf, text, target, rankings, chunk=self.chunk).curves
+        curves = shared_curves(self.clf, text, target, rankings, chunk=self.chunk)
         means = {
             order: [curves[k][order].mean_logit if k in curves else np.nan for k in range(len(maps))]
             for order in ORDERS

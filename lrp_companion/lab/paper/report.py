@@ -26,7 +26,6 @@ from lrp_companion.lab.paper.tables import (
     figure2,
     named,
     not_run,
-    ran,
     table1,
     table2,
     tableA3,
@@ -64,7 +63,7 @@ def table1_beside(run: MnistRun) -> Table:
         for pair, name in PAIR_NAMES.items():
             row: Row = {"explainer": raw["explainer"], "pair": name}
             for map, explainers in by_map.items():
-                row |= _interval_cells(map, explainers[k][pair])
+                row[map] = explainers[k][pair]
                 low, high = explainers[k][f"{pair}, nets"]
                 row[f"{map}, nets"] = f"{cell(low, 2)} to {cell(high, 2)}"
             rows.append({**row, "paper": raw[f"{pair}, paper"]})
@@ -72,8 +71,8 @@ def table1_beside(run: MnistRun) -> Table:
     low, high = first["accuracy"]
     columns = {"explainer": "explainer", "pair": "maps"}
     for map in by_map:
-        columns |= {**_filled_columns(rows, [map, f"{map}, undefined"]), f"{map}, nets": "single nets"}
-    columns |= _filled_columns(rows, ["paper"])
+        columns |= {map: map, f"{map}, nets": "single nets"}
+    columns |= _paper_column(rows)
     caption = (
         f"Table 1: mean r between maps ({INTERVALS} over {first['n']:,} images, of the mean over nets; "
         f"single nets: smallest and largest mean of one net). {_run_caption(run)}; nets: {first['nets']}, "
@@ -104,11 +103,8 @@ def r_table(run: TextRun, name: str, *, statistic: str = "pearson") -> Table:
     rows = []
     for same in zip(*by_protocol.values(), strict=True):  # one row of every protocol
         row = {key: same[0][key] for key in keys} | {"paper": same[0]["r, paper"]}
-        for protocol, cells in zip(by_protocol, same, strict=True):
-            row |= _interval_cells(protocol, cells["r"])
-        rows.append(row)
-    names = [column for protocol in by_protocol for column in (protocol, f"{protocol}, undefined")]
-    columns = {key: key for key in keys} | _filled_columns(rows, [*names, "paper"])
+        rows.append(row | {name: cells["r"] for name, cells in zip(by_protocol, same, strict=True)})
+    columns = {key: key for key in (*keys, *by_protocol)} | _paper_column(rows)
     ranked = "" if statistic == "pearson" else " by rank"
     what = "agreement with LOO" + ranked if name == "methods" else ""
     title = f"{what}: mean r" if what else "mean r with LOO"
@@ -148,18 +144,8 @@ def _run_caption(run: AnyRun) -> str:
     return f"{run.model} on {run.manifest['data']}; n = {run.n:,}, run {run.manifest['key']}"
 
 
-def _interval_cells(name: str, value: Interval) -> Row:
-    """An interval, and how many examples had no value in a column after it."""
-    return {name: replace(value, undefined=0), f"{name}, undefined": value.undefined or None}
-
-
-def _filled_columns(rows: Sequence[Row], names: Sequence[str]) -> dict[str, str]:
-    """Columns that are not empty, under their headings."""
-    return {
-        name: "undefined" if name.endswith(", undefined") else name
-        for name in names
-        if any(row[name] is not None for row in rows)
-    }
+def _paper_column(rows: Sequence[Row]) -> dict[str, str]:
+    return {"paper": "paper"} if any(row["paper"] is not None for row in rows) else {}
 
 
 def answer_table(run: AnswerRun) -> Table:
@@ -189,21 +175,6 @@ def primary_tables(runs: Sequence[AnyRun]) -> list[Table]:
     return out
 
 
-def table2_dots(run: TextRun) -> Any:
-    """A matplotlib figure of every method's agreement with LOO, a panel per protocol; the paper's values are
-    open squares.
-    """
-    from lrp_companion.show.figures import dots
-
-    groups, paper = {}, {}
-    for name, protocol in PROTOCOLS.items():
-        rows = [row for row in table2(run, protocol=protocol) if row["method"] != "loo"]
-        groups[name] = {row["method"]: row["r"] for row in rows if row["r"].n}
-        if protocol == DEFAULT_PROTOCOL:
-            paper = {row["method"]: row["r, paper"] for row in rows if row["r, paper"] is not None}
-    return dots(groups, paper=paper, title=f"Which method is closest to LOO? {run.name}, n = {run.n:,}")
-
-
 # -- text ----------------------------------------------------------------------------------------------------
 
 
@@ -215,7 +186,7 @@ def report(runs: Sequence[AnyRun]) -> str:
     runs = _some(runs)
     own = all(run.own for run in runs)
     protocols = "\n".join(f"  {name}: {protocol}" for name, protocol in PROTOCOLS.items())
-    sections = [OWN_TITLE if own else PAPER_TITLE, *map(_run_summary, ran(runs))]
+    sections = [OWN_TITLE if own else PAPER_TITLE, *map(_run_summary, runs)]
     if not all(isinstance(run, AnswerRun) for run in runs):
         sections.append(f"Protocols of agreement with LOO{'' if own else UNSTATED}:\n{protocols}")
     sections += map(_terminal_text, primary_tables(runs))
@@ -272,15 +243,19 @@ def _terminal_text(shown: Table) -> str:
     return f"{_wrap(shown.caption or '')}\n{replace(shown, caption=None)!r}"
 
 
-def _run_summary(row: Row) -> str:
-    """A run of `ran` in a few lines: model, data, n, time, hardware, commit."""
-    minutes = "unknown, as a session was killed or still runs"
-    if row["minutes"] is not None:
-        minutes = f"{row['minutes']:.1f} minutes"
-    size = f"n = {row['n']:,} of {row['of']:,}" + ("" if row["finished"] else ", not finished")
-    cut = f", {row['cut']} texts cut at the model's length" if row["cut"] else ""
-    heading = f"{row['run']}: {row['model']} on {row['data']}; {size}{cut}; key {row['key']}"
-    return _wrap(f"{heading}; time: {minutes}; {row['hardware']}; commit {row['commit']}", "  ")
+def _run_summary(run: AnyRun) -> str:
+    """A run in a few lines, from its manifest: model, data, n, time, hardware, commit."""
+    of, last, cut = run.manifest, run.manifest["sessions"][-1], 0
+    if isinstance(run, TextRun):
+        cut = int((run.example_column("whole") > run.example_column("tokens")).sum())
+    known = all(each["seconds"] is not None and "stopped by" not in each for each in of["sessions"])
+    minutes = f"{run.seconds / 60:.1f} minutes" if known else "unknown, as a session was killed or still runs"
+    size = f"n = {run.n:,} of {of['examples']:,}" + ("" if of.get("finished") else ", not finished")
+    size += f", {cut} texts cut at the model's length" if cut else ""
+    machine = [f"{last['hardware']['cores']} cores of {last['hardware']['cpu']}"]
+    machine += last["hardware"].get("gpus", [])
+    heading = f"{run.name}: {run.model} on {of['data']}; {size}; key {of['key']}"
+    return _wrap(f"{heading}; time: {minutes}; {', '.join(machine)}; commit {last['commit']}", "  ")
 
 
 def _claim_text(claim: Claim) -> str:
@@ -330,8 +305,7 @@ def write_report(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
             files[f"answers-{stem}.csv"] = _as_csv([{**of, **row} for row in answers(run)])
         if not isinstance(run, TextRun):
             continue
-        figures = {f"agreement-{stem}": table2_dots(run)} | dict(_layer_figures(run) if run.masks else ())
-        for name, drawn in figures.items():
+        for name, drawn in _layer_figures(run) if run.masks else ():
             files |= {f"{name}.{kind}": _figure_file(drawn, kind) for kind in ("png", "pdf")}
         for name in ("methods", "masks")[: 2 if run.masks else 1]:
             files[f"{name}-{stem}.csv"] = _as_csv(list(_text_rows(run, name)))

@@ -211,36 +211,6 @@ def figure2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL, column: str 
     return {"paths": paths, "levels": levels, "paper": paper if printed else None}
 
 
-def ran(runs: Sequence[AnyRun]) -> list[Row]:
-    """The runs, from each manifest: model, data, n, key, time, hardware, versions and commit."""
-    return [_ran(run) for run in runs]
-
-
-def _ran(run: AnyRun) -> Row:
-    sessions, layers, cut = run.manifest["sessions"], None, None
-    if isinstance(run, TextRun):
-        layers = run.layers
-        cut = int((run.example_column("whole") > run.example_column("tokens")).sum())
-    hardware = sessions[-1]["hardware"]
-    # Not known if a session was killed, or is still running.
-    timed = all(session["seconds"] is not None and "stopped by" not in session for session in sessions)
-    return {
-        "run": run.name,
-        "model": run.model,
-        "layers": layers,
-        "data": run.manifest["data"],
-        "n": run.n,
-        "of": run.manifest["examples"],
-        "finished": bool(run.manifest.get("finished")),
-        "cut": cut,
-        "key": run.manifest["key"],
-        "minutes": run.seconds / 60 if timed else None,
-        "hardware": ", ".join([f"{hardware['cores']} cores of {hardware['cpu']}", *hardware.get("gpus", [])]),
-        "versions": ", ".join(f"{name} {version}" for name, version in sessions[-1]["versions"].items()),
-        "commit": sessions[-1]["commit"],
-    }
-
-
 def not_run(runs: Sequence[AnyRun]) -> list[Row]:
     """The paper's classifiers without a run: `model`, `data`, `command`; none if all data are the user's."""
     command = "lrp-companion run {0} --model {1} --source hub --device cuda --out runs/{0}-bert"
