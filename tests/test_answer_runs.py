@@ -58,7 +58,7 @@ def test_a_prompt_of_one_token_has_no_r_at_first(clf: lrp.Classifier, tmp_path: 
 
 
 def test_the_rows_are_calls_one_by_one(clf: lrp.Classifier, tmp_path: Path) -> None:
-    execute(AnswerJobs(clf, data(), methods=FEW, keep_maps=True), tmp_path / "run", progress=False)
+    execute(AnswerJobs(clf, data(), methods=FEW), tmp_path / "run", progress=False)
     run = load_run(tmp_path / "run")
     assert isinstance(run, AnswerRun) and run.n == 3 and run.methods == ("loo", *FEW) and run.own
     statistics = {"pearson": pearsonr, "spearman": spearmanr, "kendall": kendalltau}
@@ -67,8 +67,6 @@ def test_the_rows_are_calls_one_by_one(clf: lrp.Classifier, tmp_path: Path) -> N
         loo = by_hand(clf, "loo", row)
         for name, (method, options) in calls.items():
             records = by_hand(clf, method, row, **options)
-            for kept, record in zip(run.maps(name)[row], records, strict=True):
-                np.testing.assert_allclose(kept, record.scores, rtol=2e-4, atol=1e-9)
             for statistic, f in statistics.items():
                 pairs = [
                     (one.scores[~one.special], other.scores[~other.special])
@@ -90,7 +88,6 @@ def test_a_number_of_tokens_is_what_the_model_writes(clf: lrp.Classifier, tmp_pa
     (loo,) = [row for row in rows(tmp_path / "run") if row["job"] == 1 and row["method"] == "loo"]
     written = lrp.attribute(clf, COLUMNS["ask"][1], method="loo", completion=3)
     np.testing.assert_allclose(loo["logits"], [record.logit for record in written], rtol=1e-6)
-    assert "map" not in loo
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:

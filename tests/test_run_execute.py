@@ -530,21 +530,3 @@ def test_mnist_from_a_folder_by_the_same_command(digits, tmp_path, capsys):
         assert main([*call, str(tmp_path / out), "--nets", "2", "--limit", "2"]) == 0
     same(tmp_path / "grown", tmp_path / "whole")
     assert "2 examples of mnist/test from folder: 4 images" in capsys.readouterr().out
-
-
-def test_mnist_with_methods_of_ones_own(digits, tmp_path, refused):
-    from lrp_companion.lab.load import MnistRun
-
-    names = ["loo", "gradient-x-input", "ig:n_steps=3", "attnlrp"]
-    names += ["mask-gradient", "mask-gradient:groups=4", "mask-gradient:groups=all"]
-    call = shlex.split(f"run mnist --source folder --data-dir {digits} --quiet --nets 2 --limit 3")
-    assert main([*call, "--out", str(tmp_path / "run"), "--methods", ",".join(names)]) == 0
-    run = load_run(tmp_path / "run")
-    assert isinstance(run, MnistRun) and run.explainers == ("LOO", *names[1:])
-    assert run.n == 3 and len(run.seeds) == 2
-    # the logit is a polynomial of degree 3 in each pixel: two nodes of Radau are exact
-    assert run.values("mask-gradient:groups=all", "r left-LOO").min() == pytest.approx(1, abs=1e-6)
-    assert run.values("mask-gradient:groups=all", "gap").max() < 1e-12
-    for given, words in (("loo:progress=true", "change the numbers"), ("attnlrp,attnlrp", "each once")):
-        assert words in refused([*call, "--out", str(tmp_path / "no"), "--methods", given])
-        assert not (tmp_path / "no").exists()

@@ -251,13 +251,22 @@ class TestMasks:
 
 class TestSharedCurves:
     @pytest.mark.parametrize("chunk", [1, 2, 16])
-    def test_shared_curves_are_the_separate_ones_with_fewer_runs(self, clf, chunk):
-        (text,) = clf.encode(TEXTS[3])
+    def test_shared_curves_are_the_separate_ones_and_each_set_of_tokens_runs_once(
+        self, clf, chunk, monkeypatch
+    ):
+        from lrp_companion.methods import perturbation
+
+        (text,), ran = clf.encode(TEXTS[3]), []
         rankings = {
             name: attribute(clf, TEXTS[3], method=name)[0].scores for name in ("loo", "attnlrp", "cp-lrp")
         }
         rankings["again"] = 3 * rankings["loo"]
-        shared = shared_curves(clf, text, 1, rankings, chunk=chunk)
+        real = perturbation.kept_logits
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                perturbation, "kept_logits", lambda c, jobs, **o: ran.extend(jobs) or real(c, jobs, **o)
+            )
+            shared = shared_curves(clf, text, 1, rankings, chunk=chunk)
         plain, asked = removal_evaluator(clf, text, target=1), []
 
         def evaluate(keep: np.ndarray) -> np.ndarray:
@@ -268,22 +277,9 @@ class TestSharedCurves:
             curve = perturbation_curve(
                 evaluate, rankings[name], order=order, chunk=chunk, removable=~text.special
             )
-            assert shared.curves[name][order].logits == pytest.approx(curve.logits, abs=1e-12)
-            assert shared.curves[name][order].order == order and shared.curves[name][order].chunk == chunk
-        assert shared.asked == sum(map(len, asked))
-        assert shared.run == len(np.unique(np.concatenate(asked), axis=0)) < shared.asked
-
-    def test_the_model_runs_each_set_of_kept_tokens_once(self, clf, monkeypatch):
-        from lrp_companion.methods import perturbation
-
-        (text,), ran = clf.encode(TEXTS[1]), []
-        real = perturbation.kept_logits
-        monkeypatch.setattr(
-            perturbation, "kept_logits", lambda c, jobs, **o: ran.extend(jobs) or real(c, jobs, **o)
-        )
-        rng = np.random.default_rng(0)
-        shared = shared_curves(clf, text, 0, {k: rng.normal(size=len(text)) for k in range(5)})
-        assert len(ran) == shared.run == len({keep.tobytes() for _, keep in ran})
+            assert shared[name][order].logits == pytest.approx(curve.logits, abs=1e-12)
+            assert shared[name][order].order == order and shared[name][order].chunk == chunk
+        assert len(ran) == len(np.unique(np.concatenate(asked), axis=0)) < sum(map(len, asked))
 
 
 class TestNoText:

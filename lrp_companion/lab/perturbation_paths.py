@@ -20,7 +20,7 @@ from lrp_companion.metrics.faithfulness import ORDERS, removal_order
 def shared_curves(
     clf: Classifier, text: EncodedText, target: int, rankings: Mapping[Any, np.ndarray], *, chunk: int = 1
 ) -> dict[Any, dict[str, Curve]]:
-    """MoRF and LeRF of every ranking by its name; each set of kept tokens is run once. Special tokens stay."""
+    """MoRF and LeRF of every ranking by its name; each set of kept tokens runs once. Special tokens stay."""
     wanted: list[np.ndarray] = []
 
     def note(keep: np.ndarray) -> np.ndarray:

@@ -82,12 +82,9 @@ class Record:
 
     @cached_property
     def arrays(self) -> Mapping[str, np.ndarray]:
-        """The arrays of a record that is a `.npz` file, by name."""
+        """The arrays of a record that is a `.npz` file, by name; of a run its maps."""
         (part,) = self.parts.values()
-        if not isinstance(part, Mapping):
-            hint = "read .r, .layers, .curves, .tokens() or .frame()"
-            raise InputError("Record.arrays", got=f"the run {self.name}", expected="a .npz file", hint=hint)
-        return part
+        return _arrays(part)
 
     @cached_property
     def r(self) -> xr.DataArray:
@@ -143,8 +140,6 @@ class Record:
     def _layers_of(self, part: Any) -> xr.DataArray:
         if isinstance(part, TextRun):
             masks = {mask_label(mask): mask for mask in part.masks}
-            if not masks:
-                raise InputError("Record.layers", got=self.name, expected="a run of masks", hint="see .r")
             r = part.agreement(masks).sel(statistic="pearson", map="raw", drop=True)
             return r.rename(explainer="bypassed", example="text")
         of, order = self.config["config"], np.argsort(part["example"])

@@ -419,21 +419,16 @@ def some_of(name: str, chosen: Sequence[str] | None, options: Sequence[str]) -> 
 
 def run_calls(clf: Classifier, methods: Sequence[str], n_steps: int) -> dict[str, tuple[str, dict[str, Any]]]:
     """The calls of a run's methods by their names; bad options are refused here, before the run begins."""
-    calls = {method: run_call(method, n_steps) for method in methods}
+    calls = {method: method_call(method) for method in methods}
     if not calls or len(calls) < len(methods):
         got, hint = f"methods {', '.join(methods) or 'none'}", f"choose from {', '.join(DEFAULT_METHODS)}"
         raise InputError("run", got=got, expected="at least one, each once", hint=hint)
     whole("run", "n_steps", n_steps, hint="50 is the default")
-    for kind, options in calls.values():  # on no text
-        explain(kind, clf, [], [], progress=False, **options)
+    for method, (kind, options) in calls.items():
+        if fixed := sorted(set(options) & set(FIXED)):
+            expected = f"no {', '.join(fixed)}: a run measures all"
+            raise InputError("run", got=f"method {method!r}", expected=expected, hint="leave it out")
+        if kind == "ig":
+            options.setdefault("n_steps", n_steps)
+        explain(kind, clf, [], [], progress=False, **options)  # on no text
     return calls
-
-
-def run_call(method: str, n_steps: int) -> tuple[str, dict[str, Any]]:
-    """The call for a method of a run, whose outputs, sites and removals are set by the run."""
-    kind, options = method_call(method)
-    fixed = sorted(set(options) & set(FIXED))
-    if fixed:
-        expected = f"no {', '.join(fixed)}: a run measures all"
-        raise InputError("run", got=f"method {method!r}", expected=expected, hint="leave it out")
-    return kind, {"n_steps": n_steps, **options} if kind == "ig" else options
