@@ -214,7 +214,6 @@ shapley = of("methods/shapley.py", "test_shapley.py")
 symmetry = of("families/symmetries.py", "test_symmetries.py")
 moves = of("invariance.py", "test_symmetries.py")
 counts = of("schema.py", "test_grid.py")
-taken = of("lab/review_jobs.py", "test_run_execute.py::TestTelling")
 names = of("methods/__init__.py", "test_method_options.py::TestNames")
 packed, packed_rows, packed_layer = (
     of(f"tape/{name}.py", "test_packed.py") for name in ("packed", "rows", "packed_layer")
@@ -236,9 +235,6 @@ folder = of("lab/folder.py", "test_run_folder.py")
 own, classes = (of(f"sources/{name}.py", "test_own_data.py") for name in ("own_data", "dataset"))
 terminal = of("terminal.py", "test_terminal.py")
 compute = of("loading/compute.py", "test_compute.py")
-run = of("lab/execute.py", "test_run_execute.py::TestStopped")
-jobs = of("lab/review_jobs.py", "test_run_load.py::TestMethods")
-columns = of("lab/review_columns.py", "test_run_load.py::TestMethods")
 answer_jobs = of("lab/answer_jobs.py", "test_answer_runs.py")
 answer_run = of("lab/load.py", "test_answer_runs.py")
 
@@ -466,8 +462,7 @@ MUTATIONS: list[Mutation] = [
     resampled("undefined examples counted in draws",
               "draws[rows, holes] /= weights @ known[:, holes].astype(np.float64)",
               "draws[rows, holes] /= len(given)",
-              "test_boards.py::test_draws_are_those_of_bootstrap_mean_and_undefined_values_are_counted"
-              ""),
+              "test_boards.py::test_draws_are_those_of_bootstrap_mean_and_undefined_values_are_counted"),
     # methods on text
     output("a word counts as yes", "isinstance(value, (bool, np.bool_))", "value is not None", NONSENSE),
     output("any number of steps", "n_steps, most=MOST_STEPS,", "n_steps,",
@@ -756,13 +751,13 @@ MUTATIONS: list[Mutation] = [
     moves("every site is the word's", "record.scores_at(site) for", "record.scores for"),
     moves("the model itself is changed", "exact_copy(first)", "first"),
     resampled("undefined examples are forgotten", "int((~known).sum())", "0",
-              "test_method_options.py::TestMeans"),
+              "test_report.py::test_columns_are_drawn_as_one_column_is"),
     resampled("columns with gaps share draws with others", "np.isnan(values).tobytes(), []", "bytes(1), []",
-              "test_method_options.py::TestMeans"),
+              "test_report.py::test_columns_are_drawn_as_one_column_is"),
     soft("low nodes for few groups", 'groups == "all" or groups >= MANY', "True",
          "test_mask_gradient.py"),
     faith("error relative to the map", ".sum(-1) / np.abs(loo).sum()", ".sum(-1) / np.abs(maps).sum(-1)",
-          "test_method_options.py::TestColumns"),
+          "test_anytime.py::test_r_and_error_are_of_the_map_at_that_step"),
     names("an option twice", "or not value or key in options", "or not value"),
     names("one bypassed layer is a number", 'if len(values) > 1 or key == "bypass" else values[0]',
           "if len(values) > 1 else values[0]"),

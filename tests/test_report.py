@@ -414,29 +414,6 @@ def test_the_papers_columns_are_the_papers(sst2, folders):
     assert table["gradient x input"]["left-right, paper"] is None
 
 
-def test_the_embedded_paper_tables_are_the_printed_ones():
-    shared = ROOT.parent / "shared" / "paper" / "tables"
-    if not shared.is_dir():
-        pytest.skip("the printed tables are not beside this checkout")
-    for name, file in (
-        ("table1", "table1_mnist.csv"),
-        ("table2", "table2_text.csv"),
-        ("tableA3", "tableA3_layers.csv"),
-    ):
-        with open(shared / file, newline="") as source:
-            printed = list(csv.DictReader(source))
-        kept = paper_table(name)
-        assert len(printed) == len(kept)
-        columns = [column for column, value in kept[0].items() if isinstance(value, float)]
-        for row, entry in zip(printed, kept, strict=True):
-            assert [float(row[column]) for column in columns] == [entry[column] for column in columns]
-            assert all(
-                row[column] == entry[column]
-                for column in ("dataset", "method", "explainer", "path", "label")
-                if column in row
-            )
-
-
 def test_columns_are_drawn_as_one_column_is():
     generator = np.random.default_rng(5)
     columns = [

@@ -178,14 +178,6 @@ def test_long_texts_are_run_as_imdb_is() -> None:
         assert settings_of(load_dataset({"text": texts}, text="text")) == settings
 
 
-def test_a_target_by_its_label() -> None:
-    clf = load_classifier(*build("bert", labels=3))
-    by_name = attribute(clf, [ROWS[0][0], ROWS[1][0]], method="cp-lrp", target=["mixed", 0])
-    assert [record.target for record in by_name] == [2, 0]
-    with pytest.raises(InputError, match="its label"):
-        attribute(clf, ROWS[0][0], method="cp-lrp", target="neutral")
-
-
 def test_a_run_without_perturbation_curves(tmp_path: Path) -> None:
     """`--no-curves` leaves out MoRF and LeRF, and nothing else; its rows are those of another key."""
     model, runs = save(tmp_path / "mine", "bert"), {}
