@@ -271,8 +271,9 @@ class TextJobs(Jobs):
         kept = [counted(text.special, tokens) for tokens in TOKEN_CHOICES]
         sums = np.stack([maps[..., mask].sum(-1) for mask in kept], 2)
         sizes = np.stack([np.abs(maps[..., mask]).sum(-1) for mask in kept], 2)
-        rankings = dict(enumerate(maps[:, 0, 0])) if self.curves else {}
-        curves = shared_curves(self.clf, text, target, rankings, chunk=self.chunk)
+        rankings, curves = dict(enumerate(maps[:, 0, 0])), {}
+        if self.curves:
+            curves = shared_curves(self.clf, text, target, rankings, chunk=self.chunk)
         means = {
             order: [curves[k][order].mean_logit if k in curves else np.nan for k in range(len(maps))]
             for order in ORDERS
