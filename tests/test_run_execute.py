@@ -350,7 +350,7 @@ class TestRefusals:
         ("more", "words"),
         [
             (["--methods", "loo,ig,loo"], "methods loo, ig, loo; expected at least one, each once"),
-            (["--methods", "loo,mask-gradient:site=word"], "no site: a run measures all"),
+            (["--methods", "loo,attnlrp:site=word"], "no site: a run measures all"),
             (["--nets", "3"], "--nets for sst2; expected only --model, --methods"),
             (["--label", "label"], "--label for sst2; expected only --model, --methods"),
             (["--resume"], "--resume and no run in"),
