@@ -407,7 +407,6 @@ def curves(bench: Bench) -> Iterator[Row]:
     }
     rankings = [{name: of_name[k].scores for name, of_name in records.items()} for k in range(len(texts))]
     work = [*zip(texts, targets, rankings, strict=True)]
-    asked: list[np.ndarray] = []
 
     def without() -> list[float]:
         """All forwards of every ranking."""
@@ -424,15 +423,13 @@ def curves(bench: Bench) -> Iterator[Row]:
         out = []
         for text, target, maps in work:
             shared = shared_curves(clf, text, target, maps)
-            asked.append(np.array([shared.asked, shared.run]))
-            out += [shared.curves[name][order].mean_logit for name in maps for order in ORDERS]
+            out += [shared[name][order].mean_logit for name in maps for order in ORDERS]
         return out
 
     same = _equal("shared and separate curves", [ours()], [without()])
-    total = np.sum(asked, axis=0)
     seconds = bench.time({"ours": ours, "without": without}, repeats=min(3, bench.size.repeats))
     note = f"{len(texts)} sentences, {len(rankings[0])} rankings"
-    more = {"note": f"{note}; {total[0]:,} forwards asked for, {total[1]:,} run", **same}
+    more = {"note": note, **same}
     what, goal = "curves of methods and paths", 2.0
     yield _row(what, "without sharing", goal, seconds["without"], seconds["ours"], **more)
 

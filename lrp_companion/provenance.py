@@ -48,16 +48,9 @@ def _commit() -> str | None:
     It ends with "+" if files differ from it.
     """
     here = Path(__file__).parents[1]
-    if not (here / ".git").exists():
-        return None
+    command = ["git", "-C", str(here), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
     try:
-        head = _git(here, "rev-parse", "--short=12", "HEAD")
-        changes = _git(here, "status", "--porcelain", "--untracked-files=no")
+        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    return head + ("+" if changes else "")
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+    return told.strip() if (here / ".git").exists() else None

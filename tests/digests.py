@@ -30,8 +30,8 @@ from tiny_models import FAMILIES, IMAGE_FAMILIES, TEXTS, build, mean_pooled, pre
 
 import lrp_companion as lrp  # noqa: E402
 from lrp_companion.cli import main as command  # noqa: E402
-from lrp_companion.lab.paper.printed import report  # noqa: E402
-from lrp_companion.lab.paper.report import find_runs  # noqa: E402
+from lrp_companion.lab.load import load_runs  # noqa: E402
+from lrp_companion.lab.paper.report import report  # noqa: E402
 from lrp_companion.methods import IMAGE_METHODS  # noqa: E402
 from lrp_companion.registry import METHODS  # noqa: E402
 
@@ -146,7 +146,7 @@ def printed() -> Iterator[tuple[str, Value]]:
         ):
             command(shlex.split(line))
         yield f"command/{line}", (out.getvalue() + error.getvalue()).replace(str(ROOT), "ROOT")
-    yield "tables", report(find_runs(ROOT / "results"))
+    yield "tables", report(load_runs([ROOT / "results"]))
     pages = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     yield "pages", json.dumps(pages, indent=1)
 

@@ -474,7 +474,7 @@ RUN = {
     "--loo-from": ["nowhere"],
 }
 SOURCES = {"--data-dir": ["nowhere", "."]}
-REPORT = {"--figures": ["figures"]}
+REPORT = {"--out": ["files"]}
 
 
 @st.composite

@@ -194,7 +194,7 @@ def review_jobs(model: Path, limit: int = 3) -> Jobs:
 
 
 def digit_jobs(limit: int = 2) -> Jobs:
-    """A small run on drawn digits: two nets, which are trained and kept."""
+    """A small run on drawn digits: two nets."""
     from lrp_companion.lab.digit_jobs import MnistJobs
 
     draw = np.random.default_rng(0)
@@ -203,7 +203,7 @@ def digit_jobs(limit: int = 2) -> Jobs:
     train, test = (
         Dataset("mnist", split, "drawn", ids, labels, images=images) for split in ("train", "test")
     )
-    return MnistJobs(train, test, nets=2, limit=limit, methods=["attnlrp"])
+    return MnistJobs(train, test, nets=2, limit=limit)
 
 
 def main(every: int = 1) -> int:

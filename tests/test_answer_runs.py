@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from lrp_companion import cli
 from lrp_companion.checks import InputError
 from lrp_companion.lab.answer_jobs import AnswerJobs, agreements
 from lrp_companion.lab.execute import execute
-from lrp_companion.lab.labelled import mean
 from lrp_companion.lab.load import AnswerRun, load_run
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.sources import load_dataset
@@ -60,7 +58,7 @@ def test_a_prompt_of_one_token_has_no_r_at_first(clf: lrp.Classifier, tmp_path: 
 
 
 def test_the_rows_are_calls_one_by_one(clf: lrp.Classifier, tmp_path: Path) -> None:
-    execute(AnswerJobs(clf, data(), methods=FEW, keep_maps=True), tmp_path / "run", progress=False)
+    execute(AnswerJobs(clf, data(), methods=FEW), tmp_path / "run", progress=False)
     run = load_run(tmp_path / "run")
     assert isinstance(run, AnswerRun) and run.n == 3 and run.methods == ("loo", *FEW) and run.own
     statistics = {"pearson": pearsonr, "spearman": spearmanr, "kendall": kendalltau}
@@ -69,8 +67,6 @@ def test_the_rows_are_calls_one_by_one(clf: lrp.Classifier, tmp_path: Path) -> N
         loo = by_hand(clf, "loo", row)
         for name, (method, options) in calls.items():
             records = by_hand(clf, method, row, **options)
-            for kept, record in zip(run.maps(name)[row], records, strict=True):
-                np.testing.assert_allclose(kept, record.scores, rtol=2e-4, atol=1e-9)
             for statistic, f in statistics.items():
                 pairs = [
                     (one.scores[~one.special], other.scores[~other.special])
@@ -84,8 +80,6 @@ def test_the_rows_are_calls_one_by_one(clf: lrp.Classifier, tmp_path: Path) -> N
                     np.mean([f(*pair)[0] for pair in pairs]), abs=1e-5
                 )
                 assert got.sel(of="sum") == pytest.approx(f(*sums)[0], abs=1e-5)
-    lead = run.r().sel(explainer=FEW[0], statistic="pearson", of="sum")
-    assert mean(lead).n == 3 and mean(lead).mean == pytest.approx(float(lead.mean()))
 
 
 def test_a_number_of_tokens_is_what_the_model_writes(clf: lrp.Classifier, tmp_path: Path) -> None:
@@ -94,7 +88,6 @@ def test_a_number_of_tokens_is_what_the_model_writes(clf: lrp.Classifier, tmp_pa
     (loo,) = [row for row in rows(tmp_path / "run") if row["job"] == 1 and row["method"] == "loo"]
     written = lrp.attribute(clf, COLUMNS["ask"][1], method="loo", completion=3)
     np.testing.assert_allclose(loo["logits"], [record.logit for record in written], rtol=1e-6)
-    assert "map" not in loo
 
 
 def rows(folder: Path) -> list[dict[str, Any]]:
@@ -171,9 +164,6 @@ def test_the_command_and_its_report(clf: lrp.Classifier, tmp_path: Path, capsys:
     ]
     r = load_run(tmp_path / "run").r().sel(explainer="attnlrp", statistic="spearman", of="sum")
     assert float(row["r of the sum by rank"]) == pytest.approx(float(r.mean()))
-    assert cli.main(["report", str(tmp_path / "run"), "--json"]) == 0
-    (table,) = json.loads(capsys.readouterr().out)["tables"].values()
-    assert table["answers"][0]["r"]["n"] == 3
     for wrong in (
         ["--completion", "missing"],
         ["--completion", "4"],

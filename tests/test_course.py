@@ -20,7 +20,8 @@ from test_exercise_numbers import EVERYTHING, OURS, curves, r_of, state
 
 from lrp_companion.checks import InputError
 from lrp_companion.lab.load import load_run
-from lrp_companion.lab.paper.protocol_grid import AXIS_OPTIONS
+from lrp_companion.metrics import bootstrap_mean
+from lrp_companion.schema import AXIS_OPTIONS
 
 BOOK = Path(tempfile.mkdtemp(prefix="course-"))
 """The book's own pages as a build lays them out: with what is made of each session's deck."""
@@ -99,12 +100,14 @@ def test_no_switch_alone_reverses_the_order_and_site_with_tokens_does() -> None:
     for axis, options in AXIS_OPTIONS.items():
         for option in set(options):
             changed = replace(OURS, **{axis: option})
-            assert run.difference("cp-lrp", "attnlrp", changed).mean < 0, (axis, option)
+            assert (run.r("cp-lrp", changed) - run.r("attnlrp", changed)).mean() < 0, (axis, option)
 
 
 def test_the_switchboards_first_run_turns_with_the_protocol() -> None:
     run = load_run(ROOT / "results/sst2-companion")
-    words, positions = run.difference("cp-lrp", "attnlrp"), run.difference("cp-lrp", "attnlrp", EVERYTHING)
+    words, positions = (
+        bootstrap_mean(run.r("cp-lrp", at) - run.r("attnlrp", at)) for at in (OURS, EVERYTHING)
+    )
     assert words.high < 0 < positions.low
 
 

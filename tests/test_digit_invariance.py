@@ -56,7 +56,7 @@ class TestExperiments:
         between = [np.corrcoef(a.scores, b.scores)[0, 1] for a, b in zip(*maps, strict=True)]
         assert raw["left-right"].mean == pytest.approx(np.mean(between))
         assert raw["negative left"] == np.mean([a.scores.sum() < 0 for a in maps[0]])
-        assert raw["n"] == 8 and raw["relative gap"].mean > 0.01
+        assert raw["left-LOO"].n == 8 and result.values("gap", "AttnLRP").mean() > 0.01
 
     def test_sum_to_one_changes_r_by_the_signs_of_the_sums_only(self, result) -> None:
         for row in result.rows:
@@ -64,16 +64,11 @@ class TestExperiments:
             assert row["r left-right (sum-to-one)"] == pytest.approx(sign * row["r left-right"])
 
     def test_what_knows_the_function_only_does_not_see_the_graph(self, result) -> None:
-        assert result.logit_gap < 1e-12
         for row in result.table():
             if row["explainer"] in ("LOO", "IG", "gradient x input", "equal shares", "values only"):
-                assert row["left-right"].mean == pytest.approx(1) and row["relative gap"].mean < 1e-6
+                assert row["left-right"].mean == pytest.approx(1)
+                assert result.values("gap", row["explainer"]).mean() < 1e-6
         assert np.allclose(result.values("r left-LOO", "LOO"), 1)
-
-    def test_constant_maps_are_counted_and_not_dropped(self, pair) -> None:
-        table = invariance_table(pair[0], np.zeros((2, 2, 2)), explainers={}).table()
-        assert table[0]["constant"] == 2 and table[0]["left-right"].undefined == 2
-        assert table[0]["left-right"].n == 0
 
     def test_one_loo_for_both_graphs_changes_no_number(self, pair, result) -> None:
         once = invariance_table(pair[0], pictures(8, seed=1).images, one_loo=True)
@@ -84,11 +79,5 @@ class TestExperiments:
         reviews = Dataset(
             "sst2", "validation", "embedded", ids=("a",), labels=np.array([1]), texts=("Good.",)
         )
-        with pytest.raises(
-            InputError, match="train_pair: got sst2, which has no images; expected a data set of images"
-        ):
+        with pytest.raises(InputError, match="sst2, which has no images; expected a data set of images"):
             train_pair(reviews)
-
-    def test_unknown_map(self, result) -> None:
-        with pytest.raises(InputError, match="map 'absolute'; expected one of raw, sum-to-one"):
-            result.table("absolute")

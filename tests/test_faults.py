@@ -21,7 +21,7 @@ def test_a_run_that_is_killed_anywhere_loses_no_row(kind: str, model_folder, tmp
     jobs: Jobs = digit_jobs() if kind == "digits" else review_jobs(model_folder("bert", layers=3))
     count = places(jobs, tmp_path / "whole")
     whole = rows(tmp_path / "whole")
-    assert count > 100  # before and after each operation, and within each write
+    assert count > 80  # before and after each operation, and within each write
     chosen = [k * count // KILLS[kind] for k in range(KILLS[kind])]
     problems = [trial(place, jobs, tmp_path / str(place), whole) for place in chosen]
     assert not [problem for problem in problems if problem]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lrp_companion.checks import InputError
-from lrp_companion.lab.base_run import EXAMPLES_OF
+from lrp_companion.lab.axes import EXAMPLES_OF
 from lrp_companion.lab.load import load_run
 from lrp_companion.masks import bypassed, mask_number
 from lrp_companion.schema import Protocol

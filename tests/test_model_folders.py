@@ -202,6 +202,7 @@ def test_a_run_does_not_go_on_with_another_model(copy, tmp_path, capsys, change,
 @pytest.mark.parametrize(("change", "name"), CHANGES)
 def test_loo_of_another_model_is_refused(copy, tmp_path, change, name):
     assert run(copy, tmp_path / "run", 2) == 0
+    assert len(taken_from(copy, tmp_path / "run").known) == 2
     change(copy)
     with pytest.raises(InputError, match=name):
         taken_from(copy, tmp_path / "run")

@@ -67,10 +67,6 @@ def test_a_run_knows_it(clf, length: str, tmp_path) -> None:
     jobs = TextJobs(
         clf, data, methods=("loo", "length:times=3"), masks="none", removals=("attention-mask",), limit=2
     )
-    job = jobs.sample[0]
-    tokens = len(clf.encode(data.texts[job], truncate=True)[0])
-    rest = TextJobs(clf, data, methods=("loo",), masks="none", removals=("attention-mask",), limit=2)
-    assert jobs.cost("methods", job) - rest.cost("methods", job) >= (2 + tokens) * tokens
     execute(jobs, tmp_path / "run", progress=False)
     run = load_run(tmp_path / "run")
     assert run.methods == ("loo", "length:times=3") and np.isfinite(run.r("length:times=3")).all()

@@ -12,8 +12,7 @@ from tiny_models import TEXTS, build, save, vision
 import lrp_companion as lrp
 from lrp_companion.checks import CompanionError, InputError
 from lrp_companion.cli import main
-from lrp_companion.lab.load import load_run
-from lrp_companion.lab.text_run import loo_map
+from lrp_companion.lab.load import load_run, loo_maps
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import METHODS
 from lrp_companion.schema import Protocol
@@ -89,9 +88,8 @@ def test_a_run_has_the_logit_only(tmp_path: Path, capsys: pytest.CaptureFixture)
 
 def test_loo_of_one_output_has_no_margin_and_no_probability() -> None:
     after = np.array([[1.0], [0.25], [2.0]])
-    assert loo_map(after, 0, "logit", multi_label=False).tolist() == [0.75, -1.0]
-    for output in ("margin", "probability"):
-        assert np.isnan(loo_map(after, 0, output, multi_label=False)).all()
+    logit, *rest = loo_maps(after, 0, multi_label=False)
+    assert logit.tolist() == [0.75, -1.0] and np.isnan(rest).all()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -112,10 +110,8 @@ def test_one_sigmoid_output_has_a_logit_and_a_probability(family: str) -> None:
         lrp.attribute(clf, TEXTS[0], method="loo", output="margin")
     after = np.array([[1.0], [0.25]])
     probability = 1 / (1 + np.exp(-after[:, 0]))
-    assert loo_map(after, 0, "probability", multi_label=True) == pytest.approx(
-        probability[0] - probability[1]
-    )
-    assert np.isnan(loo_map(after, 0, "margin", multi_label=True)).all()
+    _, margin, found = loo_maps(after, 0, multi_label=True)
+    assert found == pytest.approx(probability[0] - probability[1]) and np.isnan(margin).all()
 
 
 @pytest.mark.parametrize("family", ["vit", "deit"])

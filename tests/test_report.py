@@ -19,14 +19,14 @@ import pyarrow as pa
 import pytest
 
 from lrp_companion.attribution import SITES
-from lrp_companion.checks import CompanionError, SourceError
+from lrp_companion.checks import SourceError
 from lrp_companion.cli import main
 from lrp_companion.lab.folder import FORMAT, key_of, open_folder
 from lrp_companion.lab.load import TextRun, load_run, load_runs
-from lrp_companion.lab.paper import claim_specs as paper_claim_specs
 from lrp_companion.lab.paper import claims as paper_claims
-from lrp_companion.lab.paper import printed, report
+from lrp_companion.lab.paper import report
 from lrp_companion.lab.paper import tables as paper_tables
+from lrp_companion.lab.paper.claim_specs import SINGLE, SLOPE, SPECS, weights
 from lrp_companion.lab.paper.claims import Effect, claims, independent_difference, verdict
 from lrp_companion.lab.paper.primary import (
     CONTRADICTED,
@@ -41,7 +41,6 @@ from lrp_companion.lab.paper.primary import (
     leads_by_data,
     summary,
 )
-from lrp_companion.lab.paper.printed import REPORT_WIDTH
 from lrp_companion.lab.paper.published import FINGERPRINTS, paper_table
 from lrp_companion.masks import mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
@@ -365,6 +364,13 @@ def test_table_A3_walks_the_paths_and_ends_at_the_methods(sst2):
     assert mask_label(frozenset([1, 3])) == "1, 3"
 
 
+def test_paths_have_the_identities_of_table_a3():
+    masks = path_masks(12)
+    assert masks["front-to-back"][0] == masks["single"][0]
+    assert masks["back-to-front"][0] == masks["single"][-1]
+    assert masks["front-to-back"][-1] == masks["back-to-front"][-1] == frozenset(range(1, 13))
+
+
 def test_table_1_is_what_a_hand_computes(folders):
     run = load_run(folders["mnist"])
     table = {row["explainer"]: row for row in paper_tables.table1(run)}
@@ -377,7 +383,7 @@ def test_table_1_is_what_a_hand_computes(folders):
 
 
 @pytest.mark.parametrize(
-    ("lost", "nets", "n"), [((), 2, 3), ((1_000_002,), 2, 2), ((1_000_001, 1_000_002), 1, 3)]
+    ("lost", "nets", "n"), [((), 2, 3), ((1_000_002,), 1, 3), ((1_000_001, 1_000_002), 1, 3)]
 )
 def test_an_unfinished_run_on_digits_is_read_as_far_as_it_is_whole(tmp_path, lost, nets, n):
     left_right = np.array([[0.1, 0.2, 0.3], [0.5, 0.6, 0.7]])
@@ -408,29 +414,6 @@ def test_the_papers_columns_are_the_papers(sst2, folders):
     assert table["gradient x input"]["left-right, paper"] is None
 
 
-def test_the_embedded_paper_tables_are_the_printed_ones():
-    shared = ROOT.parent / "shared" / "paper" / "tables"
-    if not shared.is_dir():
-        pytest.skip("the printed tables are not beside this checkout")
-    for name, file in (
-        ("table1", "table1_mnist.csv"),
-        ("table2", "table2_text.csv"),
-        ("tableA3", "tableA3_layers.csv"),
-    ):
-        with open(shared / file, newline="") as source:
-            printed = list(csv.DictReader(source))
-        kept = paper_table(name)
-        assert len(printed) == len(kept)
-        columns = [column for column, value in kept[0].items() if isinstance(value, float)]
-        for row, entry in zip(printed, kept, strict=True):
-            assert [float(row[column]) for column in columns] == [entry[column] for column in columns]
-            assert all(
-                row[column] == entry[column]
-                for column in ("dataset", "method", "explainer", "path", "label")
-                if column in row
-            )
-
-
 def test_columns_are_drawn_as_one_column_is():
     generator = np.random.default_rng(5)
     columns = [
@@ -447,10 +430,9 @@ def test_columns_are_drawn_as_one_column_is():
 
 
 def test_undefined_values_are_counted_and_shown(folders):
-    shown = repr(printed.table2_beside(load_run(folders["six"])))
-    assert "undefined" in shown.splitlines()[1]
+    shown = repr(report.r_table(load_run(folders["six"]), "methods"))
     ig = next(line for line in shown.splitlines() if line.startswith("ig"))
-    assert ig.split()[:5] == ["ig", "0.55", "[0.50,", "0.60]", "1"]
+    assert " ".join(ig.split()).startswith("ig 0.55 [0.50, 0.60] (1 undefined)")
 
 
 # -- claims --------------------------------------------------------------------------------------------------
@@ -518,8 +500,10 @@ def test_the_mean_over_runs_has_one_weight_for_each_and_draws_shared_examples_to
 
 
 def test_the_papers_own_numbers_lie_on_the_papers_side_but_where_its_text_and_table_disagree():
-    for spec in paper_claim_specs.SPECS:
-        for what, value in paper_claims._paper_effects(spec).items():
+    for spec in SPECS:
+        printed = paper_claims._paper_value(spec)
+        for what in spec.effects:
+            value = sum(weight * printed(each) for each, weight in weights(what, 12).items())
             disagree = spec.says.startswith("on IMDB, AttnLRP separates better")
             assert (spec.low < value < spec.high) != disagree, (spec.says, what, value)
 
@@ -600,16 +584,16 @@ def test_thirds_and_the_line_over_depth(sst2):
     assert claim.effects[0].value.mean == pytest.approx(np.mean(later) - np.mean(first), abs=1e-6)
     assert claim.effects[0].paper == pytest.approx(0.47 - 0.24)
 
-    def rising(layers: int) -> Any:
-        return lambda mask: np.array([float(layer) for layer in mask])
+    def total(what: str, layers: int) -> float:
+        """The effect where a layer's own number is its gain."""
+        return sum(weight * sum(layer) for layer, weight in weights(what, layers).items())
 
-    assert paper_claim_specs._singles(rising(1), 1) == {}
+    assert weights(SINGLE, 1) == weights(SLOPE, 1) == {}
+    assert [*weights("last third - first third", 1).values()] == [0.0]  # of one layer both are the same
     for layers, third in ((12, 4), (6, 2), (5, 2), (2, 1)):
-        parts = paper_claim_specs._thirds(layers)
-        assert [len(part) for part in parts] == [third, layers - third, third]
-        made = paper_claim_specs._singles(rising(layers), layers)
-        middle = (np.mean([*parts[1]]) - np.mean([*parts[0]])) * third
-        assert np.ravel([*made.values()]) == pytest.approx([middle, (layers - third) * third])
+        middle = (np.mean(range(third + 1, layers + 1)) - np.mean(range(1, third + 1))) * third
+        assert total(SINGLE, layers) == pytest.approx(middle)
+        assert total(SLOPE, layers) == pytest.approx((layers - third) * third)
 
 
 def test_a_smaller_gain_is_a_difference_of_two_means(folders):
@@ -645,18 +629,13 @@ def test_the_papers_own_classifier_is_held_to_the_papers_values(tmp_path):
 
 
 def test_a_time_that_is_not_known_is_not_made_up(folders, tmp_path):
+    assert "time: 1.0 minutes" in report.report([load_run(folders["sst2"])])
     shutil.copytree(folders["sst2"], tmp_path / "run")
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text())
     manifest["sessions"].append({**manifest["sessions"][0], "seconds": None})
     (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
     run = load_run(tmp_path / "run")
-    assert run.seconds == 60 and paper_tables.ran([run])[0]["minutes"] is None
-    manifest["sessions"][-1] |= {"seconds": 3.0, "stopped by": "a kill; its end is that of its last rows"}
-    (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
-    killed = load_run(tmp_path / "run")
-    # nobody knows if it was at work
-    assert killed.seconds == 63 and paper_tables.ran([killed])[0]["minutes"] is None
-    assert paper_tables.ran([load_run(folders["sst2"])])[0]["minutes"] == 1
+    assert run.seconds == 60 and "time: unknown" in report.report([run])
 
 
 # -- the primary analysis ------------------------------------------------------------------------------------
@@ -696,8 +675,6 @@ def test_the_report_has_the_primary_analysis_in_every_form(three, tmp_path, caps
     assert latex.startswith("\\begin{tabular}") and "0.100 [" in latex
     methods = list(csv.DictReader((tmp_path / "out" / "methods-b.csv").open()))
     assert {row["statistic"] for row in methods} == {"pearson", "spearman"}
-    assert main(["report", str(three), "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["primary"]) == len(rows)
 
 
 def test_runs_without_both_rules_have_no_primary_analysis(tmp_path):
@@ -711,9 +688,10 @@ def test_runs_without_both_rules_have_no_primary_analysis(tmp_path):
 
 def test_the_report_says_all_on_lines_a_terminal_holds(folders, tmp_path):
     runs = load_runs([folders["top"]])
-    text = printed.report(runs, out=tmp_path / "here" / "report.txt")
-    assert text == (tmp_path / "here" / "report.txt").read_text(encoding="utf-8")
-    assert max(map(len, text.splitlines())) <= REPORT_WIDTH
+    (file, *_) = report.write_report(runs, tmp_path / "here")
+    text = report.report(runs)
+    assert text == file.read_text(encoding="utf-8")
+    assert max(map(len, text.splitlines())) <= report.REPORT_WIDTH
     for words in (
         "Table 1",
         "Table 2, agreement",
@@ -735,61 +713,14 @@ def test_runs_of_one_name_are_told_apart_and_each_counts_once(folders, tmp_path)
 
 
 def test_command_prints_and_draws(folders, tmp_path, capsys):
-    assert (
-        main(["report", str(folders["sst2"]), str(folders["mnist"]), "--figures", str(tmp_path / "figures")])
-        == 0
-    )
+    call = ["report", str(folders["sst2"]), str(folders["mnist"]), "--out", str(tmp_path / "files")]
+    assert main(call) == 0
     printed = capsys.readouterr()
     assert printed.err == "" and "contradicted: on SST, CP-LRP agrees better" in " ".join(printed.out.split())
-    drawn = sorted(file.name for file in (tmp_path / "figures").iterdir())
-    assert len(drawn) == 8 and "figure2-sst2-made-up-words-only-default.pdf" in drawn
-    assert "figure2-sst2-made-up-curves.png" in drawn
-    for file in (tmp_path / "figures").iterdir():
+    drawn = [file for file in (tmp_path / "files").iterdir() if file.suffix in (".png", ".pdf")]
+    assert len(drawn) == 8 and (tmp_path / "files/figure2-sst2-made-up-words-only-default.pdf") in drawn
+    for file in drawn:
         assert file.read_bytes().startswith(b"\x89PNG" if file.suffix == ".png" else b"%PDF")
-
-
-def test_json_holds_the_same_numbers(folders, sst2, capsys):
-    assert main(["report", str(folders["top"]), "--json"]) == 0
-    written = json.loads(
-        capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON")
-    )
-    assert [run["run"] for run in written["runs"]] == [
-        "imdb-made-up",
-        "mnist-made-up",
-        "sst2-made-up",
-        "sst2-six",
-    ]
-    cell = written["tables"]["sst2-made-up"][WITH_POSITIONS]["table2"][5]["r"]
-    expected = paper_tables.table2(sst2, protocol=PROTOCOLS[WITH_POSITIONS])[5]["r"]
-    assert (cell["mean"], cell["low"], cell["n"]) == (expected.mean, expected.low, 4)
-    verdicts = {claim["says"]: claim["verdict"] for claim in written["claims"]}
-    assert verdicts == {claim.says: claim.verdict for claim in claims(load_runs([folders["top"]]))}
-
-
-def test_a_run_without_explained_examples_is_one_line_and_exit_code_2(folders, tmp_path, refused):
-    """What else may be wrong with a folder: `test_run_folder.py`."""
-    shutil.copytree(folders["sst2"], tmp_path / "run")
-    (tmp_path / "run" / "methods.parquet").unlink()
-    with pytest.raises(CompanionError, match="without explained examples"):
-        load_run(tmp_path / "run")
-    assert "without explained examples" in refused(["report", str(tmp_path / "run")])
-
-
-def test_other_bad_input_is_one_line_and_exit_code_2(folders, tmp_path, refused):
-    (tmp_path / "file").write_text("")
-    (tmp_path / "empty").mkdir()
-    for arguments, words in (
-        (["report"], "DIR"),
-        (["report", str(tmp_path / "nowhere")], "which is not a folder"),
-        (["report", str(tmp_path / "empty")], "an empty folder"),
-        (["report", str(folders["mnist"]), "--figures", str(tmp_path)], "no run with masks"),
-        (["report", str(folders["sst2"]), "--figures", str(tmp_path / "file")], "cannot be written"),
-    ):
-        assert words in refused(arguments)
-    with pytest.raises(CompanionError, match="no runs"):
-        printed.report([])
-    with pytest.raises(SourceError, match="no runs"):
-        report.report_rows([])
 
 
 def test_a_report_needs_no_torch(folders, tmp_path):
@@ -798,28 +729,13 @@ def test_a_report_needs_no_torch(folders, tmp_path):
         "bad = {'torch', 'transformers', 'captum'} & set(sys.modules); "
         "sys.exit(code or (str(bad) if bad else 0))"
     )
-    call = [sys.executable, "-c", code, "report", str(folders["top"]), "--figures", str(tmp_path)]
+    call = [sys.executable, "-c", code, "report", str(folders["top"]), "--out", str(tmp_path)]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-def test_results_are_found_from_the_top_and_from_the_notebooks(folders, tmp_path, monkeypatch):
-    shutil.copytree(folders["mnist"], tmp_path / "results" / "mnist")
-    (tmp_path / "notebooks").mkdir()
-    for place in (tmp_path, tmp_path / "notebooks"):
-        monkeypatch.chdir(place)
-        assert [run.name for run in report.find_runs("results")] == ["mnist"]
-    with pytest.raises(SourceError, match="elsewhere, which is not a folder"):
-        report.find_runs("elsewhere")
-
-
-@pytest.mark.parametrize("column", ["sum", "r"])
-def test_a_table_that_lost_a_column_is_named(folders, tmp_path, capsys, column: str) -> None:
-    import pyarrow.parquet as pq
-
-    place = Path(shutil.copytree(folders["sst2"], tmp_path / "run"))
-    for file in place.rglob("methods*.parquet"):
-        pq.write_table(pq.read_table(file).drop_columns([column]), file)
-    assert main(["report", str(place)]) == 2
-    said = capsys.readouterr().err
-    assert column in said and len(said.splitlines()) == 1
+def test_no_runs_and_cells_that_a_spreadsheet_would_run():
+    with pytest.raises(SourceError, match="no runs"):
+        report.report([])
+    cells = report._as_csv([{"name": "=1+1", "r": Interval(-0.5, -1.0, float("nan"), 3)}])
+    assert cells.splitlines()[1] == b"'=1+1,-0.5,-1.0,,3"  # no spreadsheet runs a name

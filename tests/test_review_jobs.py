@@ -16,8 +16,7 @@ from lrp_companion.lab.execute import execute
 from lrp_companion.lab.load import TextRun, load_run
 from lrp_companion.lab.paper.published import FINGERPRINTS
 from lrp_companion.lab.paper.tables import table2
-from lrp_companion.lab.review_jobs import TextJobs
-from lrp_companion.lab.review_options import LONG, SHORT, settings_of
+from lrp_companion.lab.review_jobs import LONG, SHORT, TextJobs, settings_of
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import attribute
 from lrp_companion.schema import MULTI_LABEL, Protocol
@@ -179,14 +178,6 @@ def test_long_texts_are_run_as_imdb_is() -> None:
         assert settings_of(load_dataset({"text": texts}, text="text")) == settings
 
 
-def test_a_target_by_its_label() -> None:
-    clf = load_classifier(*build("bert", labels=3))
-    by_name = attribute(clf, [ROWS[0][0], ROWS[1][0]], method="cp-lrp", target=["mixed", 0])
-    assert [record.target for record in by_name] == [2, 0]
-    with pytest.raises(InputError, match="its label"):
-        attribute(clf, ROWS[0][0], method="cp-lrp", target="neutral")
-
-
 def test_a_run_without_perturbation_curves(tmp_path: Path) -> None:
     """`--no-curves` leaves out MoRF and LeRF, and nothing else; its rows are those of another key."""
     model, runs = save(tmp_path / "mine", "bert"), {}
@@ -201,6 +192,3 @@ def test_a_run_without_perturbation_curves(tmp_path: Path) -> None:
         assert np.isnan(runs["without"].column(row, "delta")).all()
     assert runs["with"].manifest["key"] != runs["without"].manifest["key"]
     assert "curves" not in runs["with"].manifest["config"]  # as in runs that were made before
-    clf, data = load_classifier(str(model)), load_dataset("sst2", source="embedded", limit=3)
-    costs = [TextJobs(clf, data, curves=curves).cost("methods", 0) for curves in (True, False)]
-    assert costs[1] < costs[0]

@@ -15,7 +15,6 @@ import pytest
 from lrp_companion import terminal
 from lrp_companion.checks import InputError
 from lrp_companion.cli import main
-from lrp_companion.lab.folder import RunError
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = {"got": "this", "expected": "that", "hint": "do it"}
@@ -32,7 +31,7 @@ def raises(error: BaseException):
     ("error", "code", "words"),
     [
         (InputError("op", **TEXT), 2, "op: got this; expected that. Next step: do it."),
-        (RunError("op", **TEXT), 3, "op: got this"),
+        (terminal.Fault("op", **TEXT), 3, "op: got this"),
         (KeyboardInterrupt(), 130, "interrupted"),
         (BrokenPipeError(), 1, ""),
         (ZeroDivisionError("one\ntwo"), 3, "stopped by ZeroDivisionError: one two; "),
@@ -80,7 +79,6 @@ def test_labels_and_manifests_do_not_steer_a_terminal(tmp_path, model_folder, ca
     manifest["data"] = "\x1b[2J" + manifest["data"]
     (tmp_path / "run" / "manifest.json").write_text(json.dumps(manifest))
     assert main(["report", str(tmp_path / "run")]) == 0
-    assert main(["report", str(tmp_path / "run"), "--json"]) == 0
     assert main(["explain", "a film", "--model", "./no\x1b[2J"]) == 2
     said = "".join(capsys.readouterr())
     at = [repr(said[max(0, k - 200) : k + 30]) for k, c in enumerate(said) if c in "\x1b\x9b"]

@@ -1,8 +1,7 @@
-"""A chapter's zip: what its notebook read of the records and no more, and it prints the same there."""
+"""A chapter's zip: what the notebook opened, and no more; it runs where there is no checkout."""
 
 from __future__ import annotations
 
-import os
 import zipfile
 from pathlib import Path
 
@@ -11,73 +10,56 @@ import papermill
 import pytest
 from lrp_book import build, zips
 
+CELL = """import json
 import lrp_companion as lrp
-
-LIMIT = 5_000_000
-CELL = """import lrp_companion as lrp
-at = {"site": "word", "tokens": "all", "removal": "attention-mask", "target": "logit"}
-record = lrp.open_record("trainings/sst2-companion-6-short-seed-0")
-r = record.r.sel(at | {"explainer": "cp-lrp", "statistic": "pearson"})
-print(lrp.interval(r.sel(map="raw")), lrp.interval(r.sel(map="sum-to-one")))
-print(record.tokens(methods=("attnlrp",)).attnlrp.sum())
-layers = lrp.open_record("trainings/sst2-companion-6-seed-1").layers.sel(bypassed="1 to 6", site="word")
-print(layers.mean().item())
-maps = lrp.open_record("base/sst2-seed-*-maps").r.sel(explainer="attnlrp", site="word", statistic="spearman")
-print(lrp.interval(maps.sel(tokens="all", map="raw", removal="attention-mask")))
-print(len(lrp.open_record("mnist-plain").frame("images")))"""
+from lrp_companion.lab.load import load_run
+record = lrp.open_record("base/sst2-seed-0-paths")
+run = load_run("results/mnist-plain")
+print(record.layers.sizes["text"], len(run.seeds))"""
 
 
-@pytest.fixture(scope="module")
-def zipped(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """What a notebook printed, and the folder of its zip after it ran there."""
-    folder = tmp_path_factory.mktemp("zip")
+@pytest.fixture
+def notebook(tmp_path: Path) -> Path:
+    """A chapter of one cell."""
     content = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
-    nbformat.write(content, notebook := folder / "01_x.ipynb")
-    build.execute(notebook, output := folder / "out" / "01_x.ipynb", cwd=build.ROOT)
-    watched = output.with_suffix(".records").read_text().splitlines()
-    made = zips.write_chapter(notebook, watched, build.ROOT / "results", folder / "zips" / "x.zip")
-    assert made.stat().st_size < 2_500_000
-    zipfile.ZipFile(made).extractall(alone := folder / "alone")
-    return printed(nbformat.read(output, as_version=4)), alone
+    nbformat.write(content, tmp_path / "01_x.ipynb")
+    return tmp_path / "01_x.ipynb"
 
 
-def printed(notebook: nbformat.NotebookNode) -> str:
-    return "".join(output.text for cell in notebook.cells for output in cell.outputs)
+def zipped(notebook: Path, opened: list[str], address: str = "") -> set[str]:
+    """The names in its zip."""
+    target = notebook.parent / "zips" / "x.zip"
+    made = zips.write_chapter(notebook, opened, build.ROOT / "results", target, address=address)
+    assert made.stat().st_size <= zips.LIMIT or not address
+    return set(zipfile.ZipFile(made).namelist())
 
 
-def test_a_zip_prints_the_same_where_there_is_no_checkout(zipped: tuple[str, Path]) -> None:
-    told, alone = zipped
-    out = papermill.execute_notebook(
+def test_a_chapters_zip_has_what_it_opens_and_runs_alone(notebook: Path, monkeypatch) -> None:
+    output = notebook.parent / "out" / "01_x.ipynb"
+    build.execute(notebook, output, cwd=build.ROOT)
+    names = zipped(notebook, output.with_suffix(".records").read_text().splitlines())
+    base, run = "results/base/sst2-seed-0-paths", "results/mnist-plain"
+    tables = {f"{run}/{path.name}" for path in (build.ROOT / run).iterdir()}
+    assert names == {"01_x.ipynb", "README.txt", f"{base}.npz", f"{base}.json"} | tables
+    alone = notebook.parent / "alone"
+    zipfile.ZipFile(notebook.parent / "zips" / "x.zip").extractall(alone)
+    done = papermill.execute_notebook(
         str(alone / "01_x.ipynb"), None, kernel_name="python3", cwd=str(alone), progress_bar=False
     )
-    assert printed(out) == told and len(told.splitlines()) == 5
-    whole, kept = (lrp.open_record("mnist-plain", results=of / "results") for of in (build.ROOT, alone))
-    assert kept.frame("images").equals(whole.frame("images")), "a table that was read whole is whole"
+    assert [output.text for output in done.cells[0].outputs] == ["872 5\n"]
 
 
-def test_what_a_zip_leaves_out_is_refused_and_not_called_undefined(zipped: tuple[str, Path]) -> None:
-    record = lrp.open_record("trainings/sst2-companion-6-short-seed-0", results=zipped[1] / "results")
-    at = {"site": "word", "tokens": "all", "removal": "attention-mask", "target": "logit", "map": "raw"}
-    assert record.r.sel(at | {"explainer": "cp-lrp", "statistic": "pearson"}).notnull().all()
-    with pytest.raises(lrp.InputError, match="expected what this chapter's notebook reads"):
-        record.r.sel(at | {"explainer": "attnlrp"}).load()
-    with pytest.raises(lrp.InputError, match="cp-lrp"):
-        record.tokens(methods=("cp-lrp",))
-    (run,) = record.parts.values()
-    for read in (
-        run.logits,
-        lambda: run.loo(lrp.Protocol(target="margin")),
-        lambda: run.column("loo", "morf"),
-    ):
-        with pytest.raises(lrp.InputError, match="expected what this chapter"):
-            read()
-    with pytest.raises(KeyError, match="explainer"):
-        lrp.open_record("base/sst2-seed-0-maps", results=zipped[1] / "results").r.sel(explainer="cp-lrp")
-
-
-def test_zips_of_the_built_book_are_small() -> None:
-    made = sorted((build.ROOT / "_build/html/zips").glob("*.zip"))
-    if not made:
-        pytest.skip("there is no built book; run make book")
-    sizes = [os.path.getsize(path) for path in made]
-    assert max(sizes) <= LIMIT and sum(sizes) <= 8 * LIMIT
+def test_what_does_not_fit_is_named_and_tables_of_layers_come_where_they_are_read(notebook: Path) -> None:
+    content = nbformat.read(notebook, 4)
+    content.cells[0].source = "record.r"
+    nbformat.write(content, notebook)
+    lattices = [f"base/sst2-seed-{k}-lattice.npz" for k in range(3)]
+    assert sum("lattice.npz" in name for name in zipped(notebook, lattices)) == 3
+    assert sum("lattice.npz" in name for name in zipped(notebook, lattices, "https://x.org")) == 1
+    told = zipfile.ZipFile(notebook.parent / "zips" / "x.zip").read("README.txt").decode()
+    assert "LRP_COMPANION_RECORDS is https://x.org" in told and told.count("base/sst2-seed-") == 2
+    training = "trainings/sst2-companion-6-seed-1"
+    assert f"results/{training}/masks.parquet" not in zipped(notebook, [f"{training}/manifest.json"])
+    content.cells[0].source = "record.layers"
+    nbformat.write(content, notebook)
+    assert f"results/{training}/masks.parquet" in zipped(notebook, [f"{training}/manifest.json"])

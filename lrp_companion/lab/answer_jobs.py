@@ -6,7 +6,7 @@ Rows are numbers only, as in a run on reviews: no word, token or token id is kep
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,10 @@ import pyarrow as pa
 from lrp_companion.checks import InputError, whole
 from lrp_companion.completion import Completion
 from lrp_companion.families.tasks import NEXT_TOKEN
-from lrp_companion.lab.base_run import ANSWERS_TASK
+from lrp_companion.lab.axes import ANSWERS_TASK
+from lrp_companion.lab.execute import Jobs
 from lrp_companion.lab.folder import RunFolder
-from lrp_companion.lab.review_columns import round_bits
-from lrp_companion.lab.review_options import run_calls
+from lrp_companion.lab.review_jobs import described, identity, of_row, run_calls
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute
 from lrp_companion.methods.completion import check_length, followed, opened
@@ -29,7 +29,7 @@ from lrp_companion.sources import Dataset
 METHODS = ("loo", "attnlrp", "cp-lrp", "mask-gradient")
 
 
-class AnswerJobs:
+class AnswerJobs(Jobs):
     """The jobs of a run on prompts and their completions; see `execute`.
 
     Parameters
@@ -54,7 +54,6 @@ class AnswerJobs:
         limit: int | None = None,
         seed: int = 0,
         n_steps: int = 50,
-        keep_maps: bool = False,
     ) -> None:
         if clf.encoder.wiring.task != NEXT_TOKEN:
             got = f"completions, and {clf.card.name!r}, whose logits are of: {clf.encoder.wiring.task}"
@@ -66,57 +65,31 @@ class AnswerJobs:
         self.calls: dict[str, tuple[str, dict[str, Any]]] = {"loo": ("loo", {}), **given}
         check_removal(clf, removal)
         self.clf, self.data, self.completion, self.removal = clf, data, completion, removal
-        self.keep_maps, self.sample = keep_maps, data.order(limit, seed=seed)
+        self.sample = data.order(limit, seed=seed)
         for job in self.sample:
-            self._check(job)
+            with of_row(data, job):
+                self._check(job)
         self.config = {
             "task": ANSWERS_TASK,
             "name": data.name,
-            "split": data.split,
-            "source": data.source,
-            "data": data.fingerprint,
+            **identity(clf, data, seed),
             "completion": None if data.pairs else completion,
-            "seed": seed,
-            "model": clf.card.name,
-            "weights": clf.card.fingerprint,
-            "tokenizer": clf.card.tokenizer,
-            "model config": clf.card.config,
-            "dtype": clf.card.dtype,
             "methods": list(self.calls),
             "removal": removal,
             "n_steps": n_steps,
-            **({"maps": True} if keep_maps else {}),
         }
+        self.manifest = described(clf, data, self.sample)
 
     def _answer(self, job: int) -> str | int:
         return self.data.pairs[job] if self.data.pairs else int(self.completion or 0)
 
     def _check(self, job: int) -> None:
-        """Refuse a prompt or an answer that cannot be explained, by its row in the data."""
-        try:
-            prompt, answer = opened(self.clf, self.data.texts[job]), self._answer(job)
-            if isinstance(answer, str):
-                followed(self.clf, prompt, answer)
-            else:
-                check_length(self.clf, len(prompt) + answer - 1)
-        except InputError as error:
-            got = f"row {job} of {self.data.name}: {error.got}"
-            raise InputError("run", got=got, expected=error.expected, hint=error.hint) from None
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """The manifest's entries besides the configuration."""
-        card = self.clf.card
-        model = {name: getattr(card, name) for name in ("name", "family", "layers", "heads", "hidden")}
-        return {"model": model, "data": self.data.describe(), "examples": len(self.sample)}
-
-    def jobs(self, table: str) -> list[int]:
-        """Rows of the data, in the order in which they are run."""
-        return self.sample
-
-    def cost(self, table: str, job: int) -> float:
-        """The approximate work of a job: LOO runs the text once for each of its tokens."""
-        return float(len(self.data.texts[job]) ** 2)
+        """Refuse a prompt or an answer that cannot be explained."""
+        prompt, answer = opened(self.clf, self.data.texts[job]), self._answer(job)
+        if isinstance(answer, str):
+            followed(self.clf, prompt, answer)
+        else:
+            check_length(self.clf, len(prompt) + answer - 1)
 
     def run(self, table: str, job: int, folder: RunFolder) -> pa.Table:
         """A row for each method: of each token of the answer its logit and r with LOO, last r of the sums."""
@@ -137,14 +110,7 @@ class AnswerJobs:
             "r": pa.array([agreements(answer, loo) for answer in answers], pa.list_(pa.float32())),
             "seconds": pa.array(seconds, pa.float32()),
         }
-        if self.keep_maps:
-            flat = [round_bits(np.concatenate([record.scores for record in answer])) for answer in answers]
-            columns["map"] = pa.array(flat, pa.list_(pa.float32()))
         return pa.table(columns)
-
-    def summaries(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """None: the report is made from the rows."""
-        return {}
 
 
 def agreements(answer: Completion, loo: Completion) -> list[float]:

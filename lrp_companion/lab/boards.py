@@ -6,24 +6,49 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from lrp_companion.checks import InputError
-from lrp_companion.lab.load import MnistGridRun, TextRun
-from lrp_companion.lab.paper.digit_variants import MAPS_COMPARED, VARIANT_LABELS, digit_grid, digit_nearest
-from lrp_companion.lab.paper.digit_variants import paper_values as digit_paper_values
-from lrp_companion.lab.paper.protocol_grid import (
-    AXIS_LABELS,
-    GRID_OPTIONS,
-    PROTOCOL_AXES,
-    Grid,
-    Row,
-    grid,
-    paper_values,
-    presets,
-)
+from lrp_companion.lab.axes import points
+from lrp_companion.lab.load import MAPS, MnistGridRun, TextRun
+from lrp_companion.lab.paper.published import paper_table
+from lrp_companion.lab.paper.tables import PAIRS, dataset_of, mean_of_nets
+from lrp_companion.metrics.statistics import bootstrap_columns, limits, resampled
 from lrp_companion.registry import label_of
+from lrp_companion.schema import AXIS_OPTIONS, DEFAULT_PROTOCOL
 from lrp_companion.widgets.base import packed
 from lrp_companion.widgets.protocol_switchboard import SCALE, UNDEFINED
+
+GRID_OPTIONS = {**AXIS_OPTIONS, "map": MAPS}
+"""The axes of a board, in this order, the fields of `Protocol`; and the options that can differ in r."""
+AXIS_LABELS: dict[str, tuple[str, dict[Any, str]]] = {
+    "site": (
+        "relevance read at",
+        {"word": "words", "word+position": "words + positions", "embedding": "whole embedding"},
+    ),
+    "tokens": ("tokens that count", {"no-special": "without [CLS], [SEP]", "all": "all"}),
+    "map": ("map", {"raw": "raw", "sum-to-one": "sum to one"}),
+    "removal": (
+        "LOO removes by",
+        {
+            "attention-mask": "attention mask",
+            "mask-token": "[MASK]",
+            "pad-token": "[PAD]",
+            "delete": "deleting",
+        },
+    ),
+    "target": ("output", {"logit": "logit", "margin": "margin", "probability": "probability"}),
+    "statistic": ("correlation", {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall"}),
+    "bias": ("biases", {False: "no", True: "yes"}),
+    "position_embedding": ("position embedding", {False: "no", True: "yes"}),
+    "embedding": ("pixel to Q, K, V", {False: "directly", True: "through an embedding"}),
+    "readout": ("read-out", {"all": "all positions", "mean": "their mean"}),
+    "scaled": ("scores", {True: "divided by √d", False: "not divided"}),
+}
+"""Each choice of reviews and of digits, and its options in words."""
+DATA_NAMES = {"sst2": "SST-2", "imdb": "IMDB"}
+MEASURES = (("AttnLRP", "right-LOO"), ("AttnLRP", "left-LOO"), ("AttnLRP", "left-right"), ("IG", "left-LOO"))
+"""Of the digits: explainer and pair of maps; the board shows the first two."""
 
 
 def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -> dict[str, Any]:
@@ -41,15 +66,15 @@ def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -
     InputError : no run on reviews is left.
     """
     runs = list(runs)
-    grids = [grid(run, a=a, b=b) for run in runs if isinstance(run, TextRun) and {a, b} <= set(run.methods)]
+    grids = {run: grid(run, a, b) for run in runs if isinstance(run, TextRun) and {a, b} <= set(run.methods)}
     if not grids:
         hint = "make one with lrp-companion run sst2"
         raise InputError("switchboard", got="no runs on reviews", expected=f"one with {a} and {b}", hint=hint)
-    axes = _axes(GRID_OPTIONS, AXIS_LABELS)
-    axes[PROTOCOL_AXES.index("map")]["options"][0]["was"] = "absolute-sum"  # of the same r, in old links
+    axes = _axes(GRID_OPTIONS)
+    axes[list(GRID_OPTIONS).index("map")]["options"][0]["was"] = "absolute-sum"  # of the same r, in old links
     marked = [
-        {"label": f"{label} ({cells.title})", "state": _state(cells.run, vars(protocol), GRID_OPTIONS)}
-        for label, cells, protocol in presets(grids)
+        {"label": f"{label} ({title(run)})", "state": _state(run.name, at)}
+        for label, run, at in presets(grids, a, b)
     ]
     board = {
         "key": "text",
@@ -57,77 +82,149 @@ def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -
         "a": label_of(a),
         "b": label_of(b),
         "axes": axes,
-        "runs": [_packed_run(cells) for cells in grids],
+        "runs": [_packed_run(run, cells, paper_values(run, a, b)) for run, cells in grids.items()],
         "start": marked[0]["state"],
         "presets": marked,
     }
     return {"boards": [board, *[digit_board(run) for run in runs if isinstance(run, MnistGridRun)][:1]]}
 
 
-def digit_board(run: MnistGridRun) -> Row:
+def grid(run: TextRun, a: str = "cp-lrp", b: str = "attnlrp") -> xr.Dataset:
+    """Mean r of two methods and their paired difference in every cell of a run: `value`, with the axes
+    estimate ("b", "a", "difference"), the choices of a `Protocol`, and part ("mean", "low", "high"); `n`, the
+    examples in each mean.
+    """
+    r = run.agreement([b, a])
+    r = xr.concat([r, r[1:] - r[0].drop_vars("explainer")], "explainer")
+    out = []
+    for column in r.values.reshape(3, -1, run.n):
+        mean, draws, defined = resampled(column.T)
+        out.append([mean, *limits(draws), defined])
+    values = np.moveaxis(np.array(out), 1, -1).reshape(*r.shape[:-1], 4)
+    axes = {"estimate": ["b", "a", "difference"], **{name: r[name].values for name in GRID_OPTIONS}}
+    value = xr.DataArray(values[..., :3], {**axes, "part": ["mean", "low", "high"]}, [*axes, "part"])
+    return xr.Dataset({"value": value, "n": (list(axes), values[..., 3])})
+
+
+def title(run: TextRun) -> str:
+    """Data and depth of a run in words, as in "SST-2, 12 layers"."""
+    return f"{DATA_NAMES.get(run.task, run.data_name)}, {run.layers} layers"
+
+
+def presets(grids: Mapping[TextRun, xr.Dataset], a: str, b: str) -> list[tuple[str, TextRun, dict[str, Any]]]:
+    """Notable cells: the default on SST, the cell closest to the paper, the largest flip."""
+    on_sst = [run for run in grids if dataset_of(run) == "SST"]
+    first = next(iter([*on_sst, *grids]))
+    out = [("words only (default)", first, vars(DEFAULT_PROTOCOL))]
+    near = []
+    for run in on_sst:
+        printed, mean = paper_values(run, a, b), grids[run].value.sel(part="mean")
+        if (
+            printed
+            and not (gap := np.hypot(*(mean.sel(estimate=k) - printed[k] for k in "ab"))).isnull().all()
+        ):
+            near.append((float(gap.min()), run, _place(-gap)))
+    if near:
+        _, run, at = min(near, key=lambda one: one[0])
+        out.append(("nearest to the paper's SST numbers", run, at))
+    effect = grids[first].value.sel(estimate="difference")
+    mean, low, high = (effect.sel(part=part, drop=True) for part in ("mean", "low", "high"))
+    flipped = low > 0 if mean.sel(vars(DEFAULT_PROTOCOL)) < 0 else high < 0
+    if flipped.any():  # the largest effect of the other sign, its whole interval on that side
+        out.append(("largest flip", first, _place(np.abs(mean).where(flipped))))
+    return out
+
+
+def _place(size: xr.DataArray) -> dict[str, Any]:
+    """The options of the cell with the largest value."""
+    at = size.argmax([*GRID_OPTIONS])
+    return {name: size[name].values[int(at[name])] for name in GRID_OPTIONS}
+
+
+def paper_values(run: TextRun, a: str, b: str) -> dict[str, float] | None:
+    """The paper's r of both methods in Table 2, whose choices are not known; None where it has none."""
+    rows = [row for row in paper_table("table2") if row["dataset"] == dataset_of(run)]
+    printed = {row["method"]: row["loo_r"] for row in rows}
+    names = {"a": label_of(a), "b": label_of(b)}
+    return {k: printed[name] for k, name in names.items()} if {*names.values()} <= {*printed} else None
+
+
+def _packed_run(run: TextRun, cells: xr.Dataset, paper: Any) -> dict[str, Any]:
+    """One run's cells over all options of every axis, undefined where the run lacks an option."""
+    whole = cells.reindex({name: list(options) for name, options in GRID_OPTIONS.items()})
+    values = whole.value.transpose(*GRID_OPTIONS, "estimate", "part").values
+    missing = run.n - whole.n.sel(estimate="difference").fillna(0).transpose(*GRID_OPTIONS).values
+    return {
+        "key": run.name,
+        "label": title(run),
+        "n": run.n,
+        "paper": paper,
+        "cells": packed(_steps(values.reshape(*values.shape[:-2], 9)), "int16"),
+        "undefined": packed(missing, "uint16"),
+    }
+
+
+def digit_board(run: MnistGridRun) -> dict[str, Any]:
     """The variants of the digit nets as a board: AttnLRP's agreement with LOO from the left and the right."""
-    choices: Mapping[str, Sequence[Any]] = {**run.manifest["config"]["choices"], "map": MAPS_COMPARED}
-    rows, printed = digit_grid(run), digit_paper_values()
-    left, right = "AttnLRP, left with LOO", "AttnLRP, right with LOO"
-    shown = [[row[name] for name in (right, left, "difference")] for row in rows]
-    cells = np.array([[(one.mean, one.low, one.high) for one in three] for three in shown])
+    choices: Mapping[str, Sequence[Any]] = {**run.manifest["config"]["choices"], "map": MAPS}
+    cases, means = points(choices), digit_means(run)
+    printed = {row["explainer"]: row for row in paper_table("table1")}
+    paper = [printed[explainer][PAIRS[pair]] for explainer, pair in MEASURES]
+    right, left = means[:, 0], means[:, 1]
+    shown = [bootstrap_columns(list(column)) for column in (right, left, left - right)]
+    cells = np.array([[(one.mean, one.low, one.high) for one in three] for three in zip(*shown, strict=True)])
+    distance = np.sqrt(((np.nanmean(means, -1) - paper) ** 2).mean(-1))
+    nearest = cases[int(np.nanargmin(distance))]  # in the root mean square over `MEASURES`
+    marked = {"the plainest net": cases[0], "nearest to the paper's Table 1": nearest}
+    states = [{"label": label, "state": _state(run.name, at)} for label, at in marked.items()]
     packed_run = {
         "key": run.name,
         "label": f"{len(run.seeds)} nets a variant",
         "n": run.n,
-        "paper": {"a": printed[left], "b": printed[right]},
-        "cells": packed(_steps(cells.reshape(len(rows), 9)), "int16"),
-        "undefined": packed([row["difference"].undefined for row in rows], "uint16"),
+        "paper": {"a": paper[1], "b": paper[0]},
+        "cells": packed(_steps(cells.reshape(len(cases), 9)), "int16"),
+        "undefined": packed([one.undefined for one in shown[2]], "uint16"),
     }
-    start = _state(run.name, {name: options[0] for name, options in choices.items()}, choices)
-    nearest = _state(run.name, digit_nearest(run)["nearest"], choices)
-    marked = {"the plainest net": start, "nearest to the paper's Table 1": nearest}
     return {
         "key": "digits",
         "label": "Digits",
         "a": "AttnLRP, (QKᵀ)V",
         "b": "AttnLRP, Q(KᵀV)",
-        "axes": _axes(choices, VARIANT_LABELS),
+        "axes": _axes(choices),
         "runs": [packed_run],
-        "start": start,
-        "presets": [{"label": label, "state": state} for label, state in marked.items()],
+        "start": states[0]["state"],
+        "presets": states,
     }
 
 
-def _axes(choices: Mapping[str, Sequence[Any]], labels: Mapping[str, Any]) -> list[Row]:
+def digit_means(run: MnistGridRun) -> np.ndarray:
+    """Means over nets, (variants x maps, `MEASURES`, images)."""
+    return np.array(
+        [
+            [mean_of_nets(run.values(k, explainer, pair, map=map)) for explainer, pair in MEASURES]
+            for k in range(len(run.variants))
+            for map in MAPS
+        ]
+    )
+
+
+def _axes(choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
     return [
         {
             "key": name,
-            "label": labels[name][0],
-            "options": [{"key": _key(option), "label": labels[name][1][option]} for option in options],
+            "label": AXIS_LABELS[name][0],
+            "options": [{"key": _key(option), "label": AXIS_LABELS[name][1][option]} for option in options],
         }
         for name, options in choices.items()
     ]
 
 
-def _state(run: str, options: Mapping[str, Any], choices: Iterable[str]) -> dict[str, str]:
-    return {"run": run, **{name: _key(options[name]) for name in choices}}
+def _state(run: str, options: Mapping[str, Any]) -> dict[str, str]:
+    return {"run": run, **{name: _key(option) for name, option in options.items()}}
 
 
 def _key(option: Any) -> str:
     return {True: "yes", False: "no"}[option] if isinstance(option, bool) else str(option)
-
-
-def _packed_run(cells: Grid) -> Row:
-    """One run's cells over all options of every axis, undefined where the run lacks an option."""
-    shape = tuple(map(len, GRID_OPTIONS.values()))
-    values, missing = np.full((*shape, 9), UNDEFINED), np.full(shape, cells.n)
-    block = np.ix_(*([GRID_OPTIONS[name].index(o) for o in cells.axes[name]] for name in PROTOCOL_AXES))
-    values[block] = _steps(cells.values[..., [1, 0, 2], :].reshape(*cells.shape, 9))  # b, a, a - b
-    missing[block] = cells.n - cells.defined[..., 2]
-    return {
-        "key": cells.run,
-        "label": cells.title,
-        "n": cells.n,
-        "paper": paper_values(cells.task, cells.a, cells.b),
-        "cells": packed(values, "int16"),
-        "undefined": packed(missing, "uint16"),
-    }
 
 
 def _steps(values: np.ndarray) -> np.ndarray:

@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lrp_companion.checks import InputError, SourceError, as_path
+from lrp_companion.checks import InputError, as_path
 from lrp_companion.cli_options import DATA_DIR, MODEL, Command, either, loaded, names
-from lrp_companion.terminal import check_output, complain, harmless_json, printable, say, visible
+from lrp_companion.terminal import check_output, complain, printable, say, visible
 
-MNIST_TASKS = ("mnist", "mnist-grid")
-TEXT_OPTIONS = (
-    "model",
-    "methods",
-    "masks",
-    "n_steps",
-    "removals",
-    "targets",
-    "loo_from",
-    "keep_maps",
-    "curves",
-    "dtype",
-)
-ANSWER_OPTIONS = ("model", "methods", "n_steps", "removals", "keep_maps", "dtype")
+DATA_SETS = ("sst2", "imdb", "mnist")
+OWN = ("text", "pair", "label", "completion", "write")
+"""Options that only the user's own data have."""
+ANSWERS = ("model", "methods", "n_steps", "removals", "dtype")
+TEXTS = (*ANSWERS, "keep_maps", "masks", "targets", "loo_from", "curves")
+DIGITS = ("model", "nets")
+"""Options of each kind of run."""
 
 
 def _options_of_run(add: Callable[..., Any]) -> None:
-    text = (
-        "sst2, imdb, mnist, mnist-grid; or your texts: a .csv, .tsv, .json(l) or .parquet file, or a folder"
-    )
+    text = "sst2, imdb, mnist; or your texts: a .csv, .tsv, .json(l) or .parquet file, or a folder"
     add("task", metavar="DATA", help=text)
     add("--text", metavar="COLUMN", help="your data: the column of the texts (default: text or sentence)")
     add("--pair", metavar="COLUMN", help="your data: the column of second texts, for models of pairs")
@@ -74,27 +64,19 @@ def _options_of_run(add: Callable[..., Any]) -> None:
 def _options_of_report(add: Callable[..., Any]) -> None:
     text = "a run's folder, or a folder of such folders"
     add("folders", nargs="+", metavar="DIR", help=text)
-    add("--json", action="store_true", help="print the rows as JSON")
-    text = "also write Figure 2 of each run to this folder, as PNG and PDF"
-    add("--figures", metavar="FOLDER", help=text)
     text = "also write everything to this folder: the text, figures as PNG and PDF, tables as CSV"
     add("--out", metavar="FOLDER", help=text)
 
 
 def _carry_out_run(args: argparse.Namespace) -> None:
-    _check_task(args)
+    own = _check_data(args)
     from lrp_companion.lab.execute import device_of, execute, world
 
-    if not args.out.strip():
-        hint = "name a folder, such as --out runs/first"
-        raise InputError("run", got="an empty --out", expected="a folder", hint=hint)
     args.out = str(as_path("run", "--out", args.out))
     try:
         state = world(args.device)
-        make_jobs = _mnist_jobs if args.task in MNIST_TASKS else _text_jobs
-        jobs = make_jobs(args, device_of(args.device, state))
-        progress = False if args.quiet else None
-        manifest = execute(jobs, args.out, resume=args.resume, progress=progress, state=state)
+        jobs = (_digits if args.task == "mnist" else _texts)(args, device_of(args.device, state), own)
+        manifest = execute(jobs, args.out, resume=args.resume, progress=not args.quiet, state=state)
     except KeyboardInterrupt:
         kept = f"finished jobs are kept in {args.out}; the same command resumes the run"
         complain(f"run: stopped; {kept}")
@@ -105,64 +87,58 @@ def _carry_out_run(args: argparse.Namespace) -> None:
         say(visible(f"run {manifest['key']}: {examples}, {seconds:.0f} s in {args.out}"))
 
 
-def _check_task(args: argparse.Namespace) -> None:
-    """Refuse missing data or a missing model before torch is imported, which takes seconds."""
+def _check_data(args: argparse.Namespace) -> bool:
+    """Whether the data are the user's own; refuse missing data or a missing model before torch is imported,
+    which takes seconds.
+    """
     from lrp_companion.loading.places import locate
     from lrp_companion.sources import is_own
 
-    tasks = (*MNIST_TASKS, "sst2", "imdb")
-    own_texts = args.task not in tasks and is_own(args.task)
-    if not own_texts and args.task not in tasks:
-        expected = f"one of {', '.join(tasks)}, or the path of a file or folder with your texts"
+    own = args.task not in DATA_SETS and is_own(args.task)
+    if args.task not in DATA_SETS and not (own and os.path.exists(os.path.expanduser(args.task))):
+        expected = f"one of {', '.join(DATA_SETS)}, or the path of a file or folder with your texts"
         raise InputError("run", got=f"data {args.task!r}", expected=expected, hint="check the path")
-    if own_texts and not os.path.exists(os.path.expanduser(args.task)):
-        got, hint = f"{args.task!r}, which does not exist", "check the path"
-        raise InputError("run", got=got, expected="a file or folder with your texts", hint=hint)
     for name, other in (("completion", "write"), ("completion", "pair"), ("write", "pair")):
         either(args, "run", name, other)
-    for name in ("text", "pair", "label", "completion", "write"):
-        if not own_texts and getattr(args, name) is not None:
-            got, expected = f"--{name} for {args.task}", f"--{name} only with your own data"
-            raise InputError("run", got=got, expected=expected, hint="leave it out")
-    if args.model is not None and args.task not in MNIST_TASKS:
+    if args.model is not None and args.task != "mnist":
         locate(args.model)
+    return own
 
 
 def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
-    """Return the given options; refuse those that do not apply to this task."""
-    only = (*TEXT_OPTIONS, "nets")
-    given = {name: getattr(args, name) for name in only if getattr(args, name) is not None}
-    for name in given:
-        if name not in allowed:
-            got = f"--{name.replace('_', '-')} for {args.task}"
-            listed = ", ".join("--" + option.replace("_", "-") for option in allowed)
-            raise InputError("run", got=got, expected=f"only {listed}", hint="leave it out")
+    """Return the given options; refuse those that do not apply to this run."""
+    options = dict.fromkeys((*TEXTS, *DIGITS, *OWN))
+    given = {name: getattr(args, name) for name in options if getattr(args, name) is not None}
+    if others := [f"--{name.replace('_', '-')}" for name in given if name not in allowed]:
+        listed = ", ".join("--" + option.replace("_", "-") for option in allowed)
+        got = f"{', '.join(others)} for {args.task}"
+        raise InputError("run", got=got, expected=f"only {listed}", hint="leave it out")
     return given
 
 
-def _text_jobs(args: argparse.Namespace, device: str) -> Any:
+def _texts(args: argparse.Namespace, device: str, own: bool) -> Any:
     answers = args.completion is not None or args.write is not None
-    options = _chosen(args, ANSWER_OPTIONS if answers else TEXT_OPTIONS)
+    options = _chosen(args, ((ANSWERS if answers else TEXTS) + (OWN if own else ())))
     from lrp_companion.lab.answer_jobs import AnswerJobs
     from lrp_companion.lab.review_jobs import TextJobs
     from lrp_companion.sources import load_dataset
 
     columns = {"text": args.text, "pair": args.completion or args.pair, "label": args.label}
     data = load_dataset(args.task, split=args.split, source=args.source, data_dir=args.data_dir, **columns)
+    options = {name: value for name, value in options.items() if name not in OWN}
     model, dtype = options.pop("model", "companion"), options.pop("dtype", "float32")
     if answers:
-        removal, *more = options.pop("removals", ["attention-mask"])
-        if more:
-            got, hint = f"--removals {', '.join([removal, *more])}", "begin a run for each"
-            raise InputError("run", got=got, expected="one removal for answers", hint=hint)
-        options |= {"completion": args.write, "removal": removal}
+        options |= {
+            "completion": args.write,
+            "removal": ",".join(options.pop("removals", ["attention-mask"])),
+        }
     clf = loaded(model, device=device, dtype=dtype)
     return (AnswerJobs if answers else TextJobs)(clf, data, limit=args.limit, seed=args.seed, **options)
 
 
-def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:
-    options = _chosen(args, ("nets",) if args.task == "mnist-grid" else ("model", "methods", "nets"))
-    from lrp_companion.lab.digit_jobs import MnistGridJobs, MnistJobs
+def _digits(args: argparse.Namespace, device: str, own: bool) -> Any:
+    options = _chosen(args, DIGITS)
+    from lrp_companion.lab.digit_jobs import MnistJobs
     from lrp_companion.sources import load_dataset
 
     train, test = (
@@ -170,38 +146,20 @@ def _mnist_jobs(args: argparse.Namespace, device: str) -> Any:
         for split in ("train", args.split or "test")
     )
     options |= {"limit": args.limit, "seed": args.seed, "device": device}
-    if args.task == "mnist-grid":
-        return MnistGridJobs(train, test, **options)
     return MnistJobs(train, test, variant=options.pop("model", "plain"), **options)
 
 
 def _carry_out_report(args: argparse.Namespace) -> None:
     from lrp_companion.lab.load import load_runs
-    from lrp_companion.lab.paper.printed import report
-    from lrp_companion.lab.paper.report import report_rows, write_figures, write_report
+    from lrp_companion.lab.paper.report import report, write_report
 
     check_output()
-    for option in ("out", "figures"):
-        if getattr(args, option) is not None:
-            setattr(args, option, str(as_path("report", f"--{option}", getattr(args, option))))
+    out = None if args.out is None else as_path("report", "--out", args.out)
     runs = load_runs(args.folders)
-    try:
-        files = [] if args.figures is None else write_figures(runs, args.figures)
-        written = [] if args.out is None else write_report(runs, args.out)
-        text = json.dumps(report_rows(runs), ensure_ascii=False) if args.json else report(runs)
-    except KeyError as error:  # of a table that somebody else has changed
-        got, hint = f"a run, one of whose tables has no column {error}", "make the run again"
-        raise SourceError("report", got=got, expected="the tables that a run writes", hint=hint) from error
-    if args.json:
-        say(harmless_json(text))
-        return
-    say(printable(text), end="")
+    files = [] if out is None else write_report(runs, out)
+    say(printable(report(runs)), end="")
     if files:
-        names = ", ".join(file.name for file in files)
-        say("\n" + visible(f"Figures: {names} in {args.figures}"))
-    if written:
-        names = ", ".join(file.name for file in written)
-        say("\n" + visible(f"Files: {names} in {args.out}"))
+        say("\n" + visible(f"Files: {', '.join(file.name for file in files)} in {out}"))
 
 
 RUN = Command(

@@ -6,62 +6,332 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import xarray as xr
 
-from lrp_companion.checks import SourceError, as_path, choose
-from lrp_companion.lab.base_run import ANSWERS_TASK, points
-from lrp_companion.lab.base_run import Explanation as Explanation  # read from here, as the next two
-from lrp_companion.lab.base_run import Run as Run
-from lrp_companion.lab.folder import JOB, read_folder
-from lrp_companion.lab.text_run import TextRun as TextRun
-from lrp_companion.schema import STATISTICS
+from lrp_companion.attribution import scores_at
+from lrp_companion.checks import InputError, SourceError, as_path, choose
+from lrp_companion.lab.axes import ANSWERS_TASK, EMBEDDING_PARTS, OWN_TASK, SUMS, agreement_axes, points
+from lrp_companion.lab.folder import JOB, MANIFEST, read_folder
+from lrp_companion.masks import bypassed, mask_number
+from lrp_companion.metrics.grid import at_map
+from lrp_companion.schema import (
+    AXIS_OPTIONS,
+    DEFAULT_PROTOCOL,
+    MAP_CHOICES,
+    MULTI_LABEL,
+    STATISTICS,
+    TARGET_CHOICES,
+    TOKEN_CHOICES,
+    Protocol,
+    counted,
+)
+
+Explanation = str | Iterable[int]
+"""A method's name, or the layers that are bypassed (from 1)."""
+MAPS = MAP_CHOICES[:2]
+"""Maps that can differ in r: the third is the first, divided by a positive number."""
+_T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A run and its rows, sorted by example; only examples that every table holds are read."""
+
+    name: str
+    manifest: Mapping[str, Any]
+    tables: Mapping[str, pa.Table]
+    _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """The result of `make`, computed at the first call with this key and kept as long as the run."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
+    @property
+    def task(self) -> str:
+        return self.manifest["config"]["task"]
+
+    @property
+    def own(self) -> bool:
+        """Whether it is on the user's own data."""
+        return self.task in (OWN_TASK, ANSWERS_TASK)
+
+    @property
+    def data_name(self) -> str:
+        """The name of the data: the task, or the name of the user's own data."""
+        return self.manifest["config"].get("name", self.task)
+
+    @property
+    def model(self) -> str:
+        return self.manifest["model"]["name"]
+
+    @property
+    def seconds(self) -> float:
+        """Total time of all sessions; a killed session has none."""
+        return float(sum(session["seconds"] or 0 for session in self.manifest["sessions"]))
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        return tuple(self.manifest["config"]["methods"])
+
+    @property
+    def n(self) -> int:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class TextRun(Run):
+    """A run on reviews: agreement with LOO under every choice, curves, and layers bypassed."""
+
+    @cached_property
+    def examples(self) -> np.ndarray:
+        """Rows of the split, ascending: the examples that every table holds."""
+        jobs = [set(table[JOB].to_pylist()) for name, table in self.tables.items() if "_" not in name]
+        return np.array(sorted(set.intersection(*jobs)))
+
+    @property
+    def n(self) -> int:
+        return len(self.examples)
+
+    @property
+    def layers(self) -> int:
+        return int(self.manifest["model"]["layers"])
+
+    @property
+    def options(self) -> dict[str, tuple[str, ...]]:
+        """Every choice of a protocol, and the options that the run was made with."""
+        config, axes = self.manifest["config"], self.manifest["axes"]
+        made = {"removal": axes["removal"], "target": config.get("targets", AXIS_OPTIONS["target"])}
+        return {name: tuple(made.get(name, options)) for name, options in AXIS_OPTIONS.items()}
+
+    @cached_property
+    def masks(self) -> tuple[frozenset[int], ...]:
+        """Masks that were run besides the methods: sets of bypassed layers."""
+        if "masks" not in self.tables:
+            return ()
+        numbers = np.unique(self.tables["masks"]["mask"].to_numpy())
+        return tuple(bypassed(number) for number in numbers.tolist())
+
+    def example_column(self, name: str) -> np.ndarray:
+        """A number per example: `label`, `target`, `tokens`, `whole` (tokens before truncation)."""
+        return self._rows("examples")[name].to_numpy()
+
+    def column(self, explanation: Explanation, name: str) -> np.ndarray:
+        """A number per example: `morf`, `lerf`, `delta`, and for methods `seconds`, `convergence_delta`."""
+        if name == "delta":
+            return self.column(explanation, "lerf") - self.column(explanation, "morf")
+        return self._explained(explanation)[name].to_numpy().astype(np.float64)
+
+    def r(self, explanation: Explanation, protocol: Protocol = DEFAULT_PROTOCOL) -> np.ndarray:
+        """Agreement with LOO of each example under a protocol; NaN where undefined or not measured.
+
+        Raises
+        ------
+        KeyError : a removal that was not run, or a statistic other than Pearson's of a set of layers.
+        """
+        at = {name: getattr(protocol, name) for name in AXIS_OPTIONS}
+        at["map"] = at["map"] if at["map"] in MAPS else MAPS[0]
+        return self._r_of(explanation).sel(at).values
+
+    def agreement(self, explainers: Sequence[str] | Mapping[str, Explanation] | None = None) -> xr.DataArray:
+        """r of every example under every choice of the run, with the axes explainer, site, tokens, map,
+        removal, target, statistic and example.
+
+        Parameters
+        ----------
+        explainers : methods of the run, or names for methods and masks (sets of bypassed layers), which were
+            run with Pearson's r only; None: all methods.
+        """
+        names = self.methods if explainers is None else explainers
+        named = names if isinstance(names, Mapping) else {name: name for name in names}
+        each = [self._r_of(explanation) for explanation in named.values()]
+        r = xr.concat(each, pd.Index(list(named), name="explainer"), join="exact")
+        return r.sel(target=list(self.options["target"])).rename("r")
+
+    def _r_of(self, explanation: Explanation) -> xr.DataArray:
+        key = explanation if isinstance(explanation, str) else frozenset(explanation)
+        return self.once(("r", key), lambda: self._r_of_maps(key))
+
+    def _r_of_maps(self, explanation: Explanation) -> xr.DataArray:
+        table, axes = self._explained(explanation), self.manifest["axes"]
+        statistics = axes["statistic"] if isinstance(explanation, str) else ["pearson"]
+        raw = agreement_axes(axes["removal"], statistics).read(table["r"])
+        raw, *of = xr.broadcast(raw, self.sums(explanation), SUMS.read(table["size"]), *self._loo_sums)
+        total, size, total_of_loo, size_of_loo = (each.values for each in of)
+        divided = at_map(raw.values, MAPS[1], sums=(total, total_of_loo), sizes=(size, size_of_loo))
+        r = xr.concat([raw, raw.copy(data=divided)], pd.Index(MAPS, name="map"))
+        return r.transpose(*AXIS_OPTIONS, "example").assign_coords(example=self.examples)
+
+    def sums(self, explanation: Explanation) -> xr.DataArray:
+        """Sum R of every map, with the axes example, site, tokens and target."""
+        return SUMS.read(self._explained(explanation)["sum"])
+
+    def maps(self, method: str, *, site: str = "word") -> list[np.ndarray]:
+        """Maps (T,) of the logit at a site, special tokens included; of a run with --keep-maps."""
+        rows = self._explained(method)
+        if "map" not in rows.column_names:
+            got, hint = f"{self.name}, which keeps no maps", "run it again with that, and --loo-from this run"
+            raise InputError("Run.maps", got=got, expected="a run with --keep-maps", hint=hint)
+        stacked = [np.array(values).reshape(len(EMBEDDING_PARTS), -1) for values in rows["map"].to_pylist()]
+        return [
+            scores_at(
+                {
+                    name: part
+                    for name, part in zip(EMBEDDING_PARTS, parts, strict=True)
+                    if not np.isnan(part).any()
+                },
+                site,
+            )
+            for parts in stacked
+        ]
+
+    def specials(self) -> list[np.ndarray]:
+        """Which tokens of each example are special, bool (T,)."""
+        rows = self._rows("examples")
+        pairs = zip(rows["special"].to_pylist(), rows["tokens"].to_pylist(), strict=True)
+        return [np.isin(np.arange(tokens), special) for special, tokens in pairs]
+
+    def mask_means(self, *, site: str = "word", tokens: str = "no-special", part: str = "all") -> np.ndarray:
+        """Mean r of all 2**L masks over the examples ("all") or over half of them ("first half", "second
+        half"); shape (2**L,). Of a run with --masks all.
+        """
+        rows = self.tables["lattice_means"].to_pylist()
+        asked = {"part": part, "site": site, "tokens": tokens}
+        return np.array([row["mean"] for row in rows if asked.items() <= row.items()])
+
+    def loo(self, protocol: Protocol = DEFAULT_PROTOCOL) -> list[np.ndarray]:
+        """LOO maps (T,) of the examples under a removal and a target, special tokens included."""
+        where = self.manifest["axes"]["removal"].index(protocol.removal)
+        return [maps[where, TARGET_CHOICES.index(protocol.target)] for maps in self._loo]
+
+    @cached_property
+    def _loo(self) -> list[np.ndarray]:
+        """LOO of each example, (removal, target, T)."""
+        table, removals = self._rows("examples"), len(self.manifest["axes"]["removal"])
+        multi_label = self.manifest["model"].get("problem_type") == MULTI_LABEL
+        columns = (table[name].to_pylist() for name in ("after", "tokens", "target"))
+        return [
+            loo_maps(np.array(after).reshape(removals, tokens + 1, -1), target, multi_label=multi_label)
+            for after, tokens, target in zip(*columns, strict=True)
+        ]
+
+    @cached_property
+    def _loo_sums(self) -> tuple[xr.DataArray, xr.DataArray]:
+        """Sum LOO and sum |LOO| over the tokens that count."""
+        pairs = list(zip(self._loo, self.specials(), strict=True))
+        kept = [[maps[..., counted(special, name)] for name in TOKEN_CHOICES] for maps, special in pairs]
+        axes = {"tokens": TOKEN_CHOICES, "removal": self.options["removal"], "target": TARGET_CHOICES}
+        coords = {name: list(options) for name, options in axes.items()}
+        sums = (np.array([[of.sum(-1) for of in each] for each in maps]) for maps in (kept, _sizes(kept)))
+        total, size = (xr.DataArray(values, coords, ["example", *coords]) for values in sums)
+        return total, size
+
+    def _explained(self, explanation: Explanation) -> pa.Table:
+        if isinstance(explanation, str):
+            return self._rows("methods", "method", choose("Run", "method", explanation, self.methods))
+        layers = frozenset(explanation)
+        if layers not in self.masks:
+            got, hint = f"layers {sorted(layers)}", "run it with --masks paths"
+            raise InputError("Run", got=got, expected="a mask on the paper's paths", hint=hint)
+        return self._rows("masks", "mask", mask_number(layers))
+
+    def _rows(self, name: str, column: str = "", value: Any = None) -> pa.Table:
+        """Rows of the examples in their order: all of a table, or those with a value."""
+
+        def rows() -> pa.Table:
+            table = self.tables[name]
+            kept = table.filter(pc.is_in(table[JOB], pa.array(self.examples)))
+            return (kept.filter(pc.field(column) == value) if column else kept).sort_by(JOB)
+
+        return self.once((name, value), rows)
+
+
+def _sizes(maps: list[list[np.ndarray]]) -> list[list[np.ndarray]]:
+    return [[np.abs(of) for of in each] for each in maps]
+
+
+def loo_maps(after: np.ndarray, target: int, *, multi_label: bool) -> np.ndarray:
+    """LOO (..., target, T) of every output from logits (..., 1 + T, C) of the whole text and without each
+    token; with `multi_label` a probability is a sigmoid, and a margin is NaN: there is none. Of one output (a
+    regression) both are NaN.
+
+    >>> loo_maps(np.array([[1.0, 3.0], [1.0, 2.5], [2.0, 3.0]]), 1, multi_label=False)[1]
+    array([0.5, 1. ])
+    """
+    logit = after[..., target]
+    margin = probability = np.full_like(logit, np.nan)
+    if multi_label:
+        probability = 1 / (1 + np.exp(-logit))
+    elif after.shape[-1] > 1:
+        margin = logit - np.delete(after, target, axis=-1).max(-1)
+        probability = 1 / np.exp(after - logit[..., None]).sum(-1)
+    outputs = np.stack([logit, margin, probability], -2)
+    return outputs[..., :1] - outputs[..., 1:]
+
+
+@dataclass(frozen=True, eq=False)
 class DigitRun(Run):
     """The common part of runs on digits: images that are explained under every net."""
 
     @property
     def n(self) -> int:
         """Images explained under each net."""
-        return len(set(self.tables["images"]["image"].to_pylist()))
+        return self.rows.sizes["image"]
 
     @property
     def explainers(self) -> tuple[str, ...]:
         return tuple(self.manifest["config"]["explainers"])
 
+    @property
+    def seeds(self) -> list[int]:
+        return self.rows["seed"].values.tolist()
 
-@dataclass(frozen=True)
+    @property
+    def rows(self) -> xr.Dataset:
+        """The columns of the table of images, by seed, explainer and image."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
 class MnistRun(DigitRun):
     """A run on MNIST: nets of several seeds, and one row per net, image and explainer, for all images."""
 
-    @property
-    def seeds(self) -> list[int]:
-        return sorted(set(self.tables["images"]["seed"].to_pylist()))
+    @cached_property
+    def rows(self) -> xr.Dataset:
+        """Of an unfinished run the nets under which most images are explained."""
+        images = self.tables["images"].to_pandas()
+        images = images.assign(seed=images[JOB] // SPAN)
+        count = images.groupby("seed")["image"].transform("nunique")
+        images = images[count == count.max()].set_index(["seed", "explainer", "image"])
+        return images.to_xarray().dropna("image", subset=[JOB])
 
     def accuracy(self) -> np.ndarray:
         """Of every net, on the whole test split."""
-        return self.tables["nets"].sort_by("seed")["accuracy"].to_numpy()
+        nets = self.tables["nets"].to_pandas().set_index("seed")["accuracy"]
+        return nets.loc[self.seeds].to_numpy()
 
     def values(self, explainer: str, column: str, *, seed: int | None = None) -> np.ndarray:
         """A column of one explainer, one value per image: of one net, or the mean over the nets."""
-        choose("Run", "explainer", explainer, self.explainers)
-        table = self.tables["images"]
-        keep = np.asarray(table["explainer"].to_pylist()) == explainer
-        rows = table.filter(pa.array(keep)).sort_by([("seed", "ascending"), ("image", "ascending")])
-        values = rows[column].to_numpy().astype(np.float64).reshape(len(self.seeds), -1)
+        values = self.rows[column].sel(explainer=explainer).values.astype(np.float64)
         return values.mean(0) if seed is None else values[self.seeds.index(seed)]
 
 
-@dataclass(frozen=True)
+SPAN = 1_000_000
+"""Jobs of one net of a `MnistRun`: seed * SPAN + row of the image."""
+
+
+@dataclass(frozen=True, eq=False)
 class MnistGridRun(DigitRun):
     """A run over variants of the paper's MNIST nets: several seeds of each, some images under each net."""
 
@@ -71,21 +341,19 @@ class MnistGridRun(DigitRun):
         return points(self.manifest["config"]["choices"])
 
     @cached_property
-    def seeds(self) -> list[int]:
-        """Seeds under which every variant was trained and explained."""
-        count = len(self.variants)
-        done = set(self.tables["images"][JOB].to_pylist()) & set(self.tables["nets"][JOB].to_pylist())
-        return [
-            seed
-            for seed in range(1 + max(done) // count)
-            if set(range(seed * count, (seed + 1) * count)) <= done
-        ]
+    def rows(self) -> xr.Dataset:
+        """The columns of the table of images, by variant, seed, explainer and image: of the seeds under which
+        every variant was trained and explained.
+        """
+        images = self._numbered("images")
+        whole = images.groupby("seed")["variant"].transform("nunique") == len(self.variants)
+        images = images[whole].astype({"explainer": str})
+        return images.set_index(["variant", "explainer", "seed", "image"]).to_xarray()
 
     def accuracy(self, variant: int) -> np.ndarray:
         """Of the nets of a variant, one per seed, on the whole test split."""
-        jobs, values = self.tables["nets"][JOB].to_numpy(), self.tables["nets"]["accuracy"].to_numpy()
-        at = dict(zip(jobs.tolist(), values.tolist(), strict=True))
-        return np.array([at[seed * len(self.variants) + variant] for seed in self.seeds])
+        nets = self._numbered("nets").set_index(["variant", "seed"])["accuracy"]
+        return nets.loc[variant].loc[self.seeds].to_numpy()
 
     def values(self, variant: int, explainer: str, pair: str, *, map: str = "raw") -> np.ndarray:
         """r of "left-right", "left-LOO" or "right-LOO", shape (seeds, images).
@@ -93,78 +361,34 @@ class MnistGridRun(DigitRun):
         Dividing maps by their sums changes r by the product of the signs only; dividing by sum |R| changes
         nothing.
         """
-        rows = self._of(variant, explainer)
-        r = rows[f"r {pair}"].to_numpy(zero_copy_only=False).astype(np.float64)
-        if map == "sum-to-one":
-            compared = self._of(variant, "LOO") if pair.endswith("LOO") else rows
-            first = rows["negative left" if pair.startswith("left") else "negative right"]
-            second = compared["negative right"]  # LOO is one map for both graphs
-            r = r * _sign(first) * _sign(second)
-        return r.reshape(len(self.seeds), -1)
+        r = self.rows[f"r {pair}"].sel(variant=variant, explainer=explainer).values.astype(np.float64)
+        if map == "raw":
+            return r
+        second = explainer if pair == "left-right" else "LOO"  # LOO is one map for both graphs
+        sides = self.negative(variant, explainer, pair.split("-")[0]), self.negative(variant, second, "right")
+        return r * np.where(sides[0] == sides[1], 1.0, -1.0)
 
     def negative(self, variant: int, explainer: str, side: str) -> np.ndarray:
         """Whether the sum of a map is negative, "left" or "right", shape (seeds, images)."""
-        negative = self._of(variant, explainer)[f"negative {side}"].to_numpy(zero_copy_only=False)
-        return negative.reshape(len(self.seeds), -1)
+        return self.rows[f"negative {side}"].sel(variant=variant, explainer=explainer).values.astype(bool)
 
-    def ig(self) -> list[dict[str, Any]]:
-        """Rows of IG by `variant`, `seed`, `image`, `baseline`, `n_steps`: `r` with LOO and the convergence
-        delta, `delta`.
-        """
-        seed, variant = np.divmod(self.tables["ig"][JOB].to_numpy(), len(self.variants))
-        rows = self.tables["ig"].drop_columns(JOB)
-        rows = rows.append_column("variant", pa.array(variant)).append_column("seed", pa.array(seed))
-        return rows.to_pylist()
-
-    def _of(self, variant: int, explainer: str) -> pa.Table:
-        def rows() -> pa.Table:
-            table = self.tables["images"]
-            jobs = [seed * len(self.variants) + variant for seed in self.seeds]
-            keep = np.isin(table[JOB].to_numpy(), jobs)
-            keep &= np.asarray(table["explainer"].to_pylist()) == explainer
-            return table.filter(pa.array(keep)).sort_by([(JOB, "ascending"), ("image", "ascending")])
-
-        return self.once((variant, explainer), rows)
+    def _numbered(self, table: str) -> pd.DataFrame:
+        """A table with the seed and the variant of each job."""
+        rows = self.tables[table].to_pandas()
+        return rows.assign(seed=rows[JOB] // len(self.variants), variant=rows[JOB] % len(self.variants))
 
 
-def _sign(negative: Any) -> np.ndarray:
-    return np.where(negative.to_numpy(zero_copy_only=False), -1.0, 1.0)
-
-
-def full_table(run: MnistRun) -> MnistRun:
-    """The nets and images of an unfinished run that make the largest full table, with each image under each
-    net.
-    """
-    images = run.tables["images"]
-    seeds, rows = images["seed"].to_numpy(), images["image"].to_numpy()
-    by_seed = {int(seed): set(rows[seeds == seed].tolist()) for seed in np.unique(seeds)}
-    order = sorted(by_seed, key=lambda seed: (-len(by_seed[seed]), seed))
-    choices = [
-        (order[:k], set.intersection(*(by_seed[seed] for seed in order[:k])))
-        for k in range(1, len(order) + 1)
-    ]
-    kept_seeds, kept = max(choices, key=lambda choice: len(choice[0]) * len(choice[1]))
-    keep = np.isin(seeds, kept_seeds) & np.isin(rows, sorted(kept))
-    nets = run.tables["nets"]
-    nets = nets.filter(pa.array(np.isin(nets["seed"].to_numpy(), kept_seeds)))
-    return replace(run, tables={**run.tables, "images": images.filter(pa.array(keep)), "nets": nets})
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AnswerRun(Run):
     """A run on prompts and their completions: r with LOO of every method, token by token and of the sum."""
 
     @property
     def n(self) -> int:
         """Prompts explained."""
-        return len(set(self.tables["answers"][JOB].to_pylist()))
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        return tuple(self.manifest["config"]["methods"])
+        return len(self.r()["example"])
 
     def r(self) -> xr.DataArray:
-        """r with LOO, for `runs.labelled.mean`.
+        """r with LOO.
 
         Returns
         -------
@@ -173,30 +397,23 @@ class AnswerRun(Run):
         """
 
         def read() -> xr.DataArray:
-            rows = self.tables["answers"].to_pylist()
-            examples = sorted({row[JOB] for row in rows})
-            axes = {"explainer": list(self.methods), "statistic": list(STATISTICS), "of": ["tokens", "sum"]}
-            out = np.full((*map(len, axes.values()), len(examples)), np.nan)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # an answer of which no r is defined
-                for row in rows:
-                    r = np.array(row["r"], dtype=np.float64).reshape(len(STATISTICS), -1)
-                    at = axes["explainer"].index(row["method"]), ..., examples.index(row[JOB])
-                    out[at] = np.stack([np.nanmean(r[:, :-1], axis=1), r[:, -1]], axis=1)
-            return xr.DataArray(out, {**axes, "example": examples}, [*axes, "example"], name="r")
+            rows = self.tables["answers"].to_pandas()
+            rows["r"] = rows["r"].map(_of_answer)
+            r = rows.pivot(index="method", columns=JOB, values="r").loc[list(self.methods)]
+            axes = {"explainer": list(self.methods), "example": r.columns.tolist()}
+            axes |= {"statistic": list(STATISTICS), "of": ["tokens", "sum"]}
+            values = np.array(r.to_numpy().tolist())
+            return xr.DataArray(values, axes, list(axes), name="r").transpose(..., "example")
 
         return self.once("r", read)
 
-    def maps(self, method: str) -> list[list[np.ndarray]]:
-        """Scores by example and token of the answer, where the run keeps them: of the prompt's tokens and
-        of the answer's before it.
-        """
-        out = []
-        for row in self.tables["answers"].sort_by(JOB).to_pylist():
-            if row["method"] == method:
-                ends = np.cumsum(row["tokens"] + np.arange(len(row["logits"])))
-                out.append(np.split(np.array(row["map"]), ends[:-1]))
-        return out
+
+def _of_answer(values: np.ndarray) -> np.ndarray:
+    """r (statistic, of) of an answer from that of its tokens and of its sum."""
+    r = np.asarray(values, dtype=np.float64).reshape(len(STATISTICS), -1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # an answer of which no r is defined
+        return np.stack([np.nanmean(r[:, :-1], axis=1), r[:, -1]], axis=1)
 
 
 AnyRun = TextRun | AnswerRun | MnistRun | MnistGridRun
@@ -210,20 +427,17 @@ def load_run(path: str | os.PathLike[str]) -> AnyRun:
     SourceError : no such folder, no run in it, or a file that cannot be read or belongs to another run.
     """
     manifest, tables = read_folder(path)
-    place = as_path("load_run", "folder", path)
-    name, task = place.resolve().name, manifest["config"]["task"]
-    digits, answers = task.startswith("mnist"), task == ANSWERS_TASK
-    if ("images" if digits else "answers" if answers else "methods") not in tables:
-        what = "image" if digits else "example"
-        got, expected = f"{path}, without explained {what}s", f"at least one finished {what}"
+    task, name = manifest["config"]["task"], as_path("load_run", "folder", path).resolve().name
+    kinds: dict[str, tuple[str, Any]] = {
+        "mnist": ("images", MnistRun),
+        "mnist-grid": ("images", MnistGridRun),
+        ANSWERS_TASK: ("answers", AnswerRun),
+    }
+    table, kind = kinds.get(task, ("methods", TextRun))
+    if table not in tables:
+        got, expected = f"{path}, without explained {'images' if table == 'images' else 'examples'}", "some"
         raise SourceError("load_run", got=got, expected=expected, hint="let the run go on")
-    if task == "mnist-grid":
-        return MnistGridRun(name, manifest, tables)
-    if digits:
-        images = tables["images"]
-        seeds = pa.array(images[JOB].to_numpy() // 1_000_000, pa.int32())
-        return full_table(MnistRun(name, manifest, {**tables, "images": images.append_column("seed", seeds)}))
-    return (AnswerRun if answers else TextRun)(name, manifest, tables)
+    return kind(name, manifest, tables)
 
 
 def nearby(folder: str | os.PathLike[str]) -> Path:
@@ -237,6 +451,6 @@ def load_runs(paths: Sequence[str | os.PathLike[str]]) -> list[AnyRun]:
     """Read several runs; a folder without a manifest means the runs in it."""
     out: list[AnyRun] = []
     for path in (as_path("load_run", "folder", given) for given in paths):
-        inside = [] if (path / "manifest.json").is_file() else sorted(path.glob("*/manifest.json"))
+        inside = [] if (path / MANIFEST).is_file() else sorted(path.glob(f"*/{MANIFEST}"))
         out += [load_run(manifest.parent) for manifest in inside] or [load_run(path)]
     return out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,21 +17,10 @@ from lrp_companion.metrics import Curve, perturbation_curve
 from lrp_companion.metrics.faithfulness import ORDERS, removal_order
 
 
-@dataclass(frozen=True)
-class SharedCurves:
-    """Curves of several rankings of one text, `curves[name][order]`, and how many forward passes they asked
-    for and ran.
-    """
-
-    curves: dict[Any, dict[str, Curve]]
-    asked: int
-    run: int
-
-
 def shared_curves(
     clf: Classifier, text: EncodedText, target: int, rankings: Mapping[Any, np.ndarray], *, chunk: int = 1
-) -> SharedCurves:
-    """MoRF and LeRF of every ranking; each set of kept tokens is run once. Special tokens stay."""
+) -> dict[Any, dict[str, Curve]]:
+    """MoRF and LeRF of every ranking by its name; each set of kept tokens runs once. Special tokens stay."""
     wanted: list[np.ndarray] = []
 
     def note(keep: np.ndarray) -> np.ndarray:
@@ -50,7 +38,7 @@ def shared_curves(
     keep = np.unique(np.concatenate(wanted), axis=0)
     evaluate = removal_evaluator(clf, text, target=target)
     evaluate(keep)
-    return SharedCurves(all_curves(evaluate), sum(map(len, wanted)), len(keep))
+    return all_curves(evaluate)
 
 
 def perturbation_paths(
@@ -77,11 +65,6 @@ def perturbation_paths(
         Special tokens are never removed.
     """
     encoded = clf.encode(list(texts), truncate=truncate)
-    for method, records in maps.items():
-        if [record.tokens for record in records] != [text.tokens for text in encoded]:
-            got = f"maps of other texts for {method!r}"
-            expected, hint = "one map per text", "explain these texts"
-            raise InputError("perturbation_paths", got=got, expected=expected, hint=hint)
     return [
         _paths_of(clf, text, {method: records[k] for method, records in maps.items()}, chunk)
         for k, text in enumerate(watch(encoded, progress=progress, label="paths"))
@@ -92,18 +75,18 @@ def _paths_of(
     clf: Classifier, text: EncodedText, records: Mapping[str, Attribution], chunk: int
 ) -> dict[str, Any]:
     """The paths of one text, under the map of each method."""
-    targets = {record.target for record in records.values()}
-    if len(targets) != 1:
-        got, hint = f"targets {sorted(targets)}", "explain the same class"
-        raise InputError("perturbation_paths", got=got, expected="one class", hint=hint)
-    (target,) = targets
+    targets = {(record.target, record.tokens) for record in records.values()}
+    if len(targets) != 1 or (told := targets.pop())[1] != text.tokens:
+        hint = "explain these texts, and the same class"
+        raise InputError("perturbation_paths", got="other maps", expected="one of each text", hint=hint)
+    target = told[0]
     rankings = {method: record.scores for method, record in records.items()}
     shared = shared_curves(clf, text, target, rankings, chunk=chunk)
     methods: dict[str, Any] = {}
     for method, scores in rankings.items():
         methods[method] = {"scores": scores}
         for order in ORDERS:
-            curve = shared.curves[method][order]
+            curve = shared[method][order]
             removed = removal_order(scores, order=order, chunk=chunk, removable=~text.special)
             steps = [step.tolist() for step in removed]
             methods[method][order] = {"steps": steps, "logits": curve.logits, "mean": curve.mean_logit}
@@ -114,3 +97,15 @@ def _paths_of(
         "logit": float(curve.logits[0]),
         "methods": methods,
     }
+
+
+def fitting_texts(clf: Classifier, texts: Sequence[Text], *, tokens: int = 14, count: int = 6) -> list[int]:
+    """Indices of the first `count` texts with at most so many `tokens`; if too few, of the shortest.
+
+    >>> clf = load_classifier("companion")                                           # doctest: +SKIP
+    >>> fitting_texts(clf, ["a film", "a film of rare grace"], tokens=4, count=1)    # doctest: +SKIP
+    [0]
+    """
+    lengths = [len(text) for text in clf.encode(list(texts), truncate=True)]
+    order = sorted(range(len(lengths)), key=lambda k: (max(lengths[k], tokens), k))
+    return sorted(order[:count])

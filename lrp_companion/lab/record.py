@@ -13,7 +13,6 @@ import fnmatch
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,18 +22,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import xarray as xr
-from xarray.backends import BackendArray
-from xarray.core import indexing
 
 from lrp_companion.checks import InputError, SourceError
 from lrp_companion.extras import extra
-from lrp_companion.lab.base_run import READ
-from lrp_companion.lab.labelled import mean, r_with_loo
-from lrp_companion.lab.load import AnswerRun, AnyRun, TextRun, load_run, nearby
+from lrp_companion.lab.load import MAPS, AnswerRun, AnyRun, Run, TextRun, load_run, nearby
 from lrp_companion.masks import mask_label, masks_on_paths
-from lrp_companion.metrics import bootstrap_mean
+from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.grid import cross_correlation
-from lrp_companion.schema import MAP_CHOICES, TOKEN_CHOICES
+from lrp_companion.metrics.statistics import bootstrap_columns, mean_over
+from lrp_companion.schema import TOKEN_CHOICES
 
 NAMES = {
     "sst2-12": "sst2-companion",
@@ -49,6 +45,8 @@ CHECKSUMS = "checksums.txt"
 LOO = "loo attention-mask"
 COUNTED = {"words": "no-special", "no-first": "no-first", "all": "all"}
 STATISTICS = ("pearson", "spearman")
+ENDS = {"word": "", "word+position": "+position", "embedding": "+embedding"}
+"""How the name of a map ends that is read at a site."""
 
 
 @dataclass(frozen=True)
@@ -63,30 +61,30 @@ class Record:
 
     name: str
     folder: Path
-    parts: Mapping[str, AnyRun | Arrays]
+    parts: Mapping[str, AnyRun | Mapping[str, np.ndarray]]
 
     def __repr__(self) -> str:
-        sizes = {f"{len(self._rows(part)):,} texts" for part in self.parts.values() if self._rows(part)}
+        counts = {
+            part.n if isinstance(part, Run) else len(part.get("example", ())) for part in self.parts.values()
+        }
+        sizes = ", ".join(f"{count:,} texts" for count in sorted(counts) if count) or "no texts"
         trainings = f", {len(self.parts)} trainings" if len(self.parts) > 1 else ""
-        return f"Record({self.name!r}, {', '.join(sorted(sizes)) or 'no texts'}{trainings})"
+        return f"Record({self.name!r}, {sizes}{trainings})"
 
     @cached_property
     def config(self) -> dict[str, Any]:
         """What stands beside the numbers: model, data, fingerprint, seed, versions, start and commit."""
         name, part = next(iter(self.parts.items()))
-        if not isinstance(part, Arrays):
+        if not isinstance(part, Mapping):
             return dict(part.manifest)
         beside = self.folder / f"{name}.json"
         return json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
 
     @cached_property
     def arrays(self) -> Mapping[str, np.ndarray]:
-        """The arrays of a record that is a `.npz` file, by name."""
+        """The arrays of a record that is a `.npz` file, by name; of a run its maps."""
         (part,) = self.parts.values()
-        if not isinstance(part, Arrays):
-            hint = "read .r, .layers, .curves, .tokens() or .frame()"
-            raise InputError("Record.arrays", got=f"the run {self.name}", expected="a .npz file", hint=hint)
-        return part
+        return _arrays(part)
 
     @cached_property
     def r(self) -> xr.DataArray:
@@ -96,14 +94,14 @@ class Record:
         first. NaN where r is undefined. (An axis called method could not be chosen from: `sel` has an option
         of that name.)
         """
-        return self._of_each(lambda part: _r_of_maps(part) if isinstance(part, Arrays) else _r_of_run(part))
+        return self._of_each(_r_of)
 
     @cached_property
     def r_of_maps(self) -> xr.DataArray:
         """The same from the maps that a record keeps, which are rounded: sites word and word+position;
         tokens, too, "no-first", all but the first one; LOO by the attention mask, of the logit.
         """
-        return self._of_each(lambda part: _r_of_maps(part if isinstance(part, Arrays) else _parts_of(part)))
+        return self._of_each(lambda part: _r_of_maps(_arrays(part)))
 
     @cached_property
     def layers(self) -> xr.DataArray:
@@ -124,79 +122,38 @@ class Record:
         of Shapley values, whose "tokens" are units.
         """
         frames = [
-            frame.assign(training=name)
-            for name, part in self.parts.items()
-            for frame in (_tokens(part, site, methods),)
+            _tokens(_arrays(part), site, methods).assign(training=name) for name, part in self.parts.items()
         ]
         out = pd.concat(frames, ignore_index=True)
         return out if len(self.parts) > 1 else out.drop(columns="training")
 
     def frame(self, table: str) -> pd.DataFrame:
         """A table of a run, such as "examples", as it is stored."""
-        runs = [part for part in self.parts.values() if not isinstance(part, Arrays)]
-        for run in runs:
-            sys.audit(READ, run.manifest["key"], table, None, None, None)
-        return pd.concat([run.tables[table].to_pandas() for run in runs])
+        return pd.concat(
+            [part.tables[table].to_pandas() for part in self.parts.values() if not isinstance(part, Mapping)]
+        )
 
-    @staticmethod
-    def _rows(part: Any) -> list[int]:
-        if isinstance(part, Arrays):
-            return np.sort(part["example"]).tolist() if "example" in part else []
-        return list(part.examples) if isinstance(part, TextRun) else list(range(part.n))
+    def _of_each(self, read: Callable[[Any], xr.DataArray]) -> xr.DataArray:
+        each = [read(part) for part in self.parts.values()]
+        if len(each) == 1:
+            return each[0]
+        return xr.concat(each, "training", join="inner").assign_coords(training=list(self.parts))
 
-    def _of_each(self, cells: Callable[[Any], Cells]) -> xr.DataArray:
-        """The cells of each training, read when and as far as they are chosen."""
-        of = {name: cells(part) for name, part in self.parts.items()}
-        (first, *others) = of.values()
-        axes = {
-            name: [one for one in options if all(one in other.axes[name] for other in others)]
-            for name, options in first.axes.items()
-        }
-        if not others:
-            return first.labelled()
-
-        def read(chosen: Mapping[str, list[Any]]) -> np.ndarray:
-            rest = {name: chosen[name] for name in axes}
-            return np.stack([of[name].read(rest) for name in chosen["training"]])
-
-        return Cells({"training": list(of), **axes}, read, first.dtype).labelled()
-
-    def _layers_of(self, part: Any) -> Cells:
+    def _layers_of(self, part: Any) -> xr.DataArray:
         if isinstance(part, TextRun):
             masks = {mask_label(mask): mask for mask in part.masks}
-            if not masks:
-                raise InputError("Record.layers", got=self.name, expected="a run of masks", hint="see .r")
-            axes = {name: list(part.options[name]) for name in ("site", "tokens", "removal", "target")}
-
-            def read(chosen: Mapping[str, list[Any]]) -> np.ndarray:
-                named = {label: masks[label] for label in chosen["bypassed"]}
-                at = {name: chosen[name] for name in axes} | {"statistic": "pearson", "map": "raw"}
-                return r_with_loo(part, named, **at).sel(example=chosen["text"]).values
-
-            return Cells({"bypassed": list(masks), **axes, "text": part.examples.tolist()}, read)
-        of = self.config["config"]
-        readings = [(site, COUNTED[tokens], statistic) for site, tokens, statistic in of["readings"]]
-        sites, tokens, statistics = (sorted(set(each)) for each in zip(*readings, strict=True))
+            r = part.agreement(masks).sel(statistic="pearson", map="raw", drop=True)
+            return r.rename(explainer="bypassed", example="text")
+        of, order = self.config["config"], np.argsort(part["example"])
         labels = [mask_label(mask) for mask in masks_on_paths(of["layers"])]
-        texts = part["example"].tolist()
-
-        def read_array(chosen: Mapping[str, list[Any]]) -> np.ndarray:
-            out = np.full(tuple(map(len, chosen.values())), np.nan, np.float32)
-            rows, columns = (
-                [of.index(one) for one in chosen[name]]
-                for of, name in ((texts, "text"), (labels, "bypassed"))
-            )
-            for place in np.ndindex(out.shape[1:4]):
-                reading = tuple(
-                    chosen[name][k] for name, k in zip(("site", "tokens", "statistic"), place, strict=True)
-                )
-                if reading in readings:
-                    values = part.at("r", readings.index(reading))
-                    out[(slice(None), *place)] = values[np.ix_(rows, columns)].T
-            return out
-
-        axes = {"bypassed": labels, "site": sites, "tokens": tokens, "statistic": statistics}
-        return Cells(axes | {"text": sorted(texts)}, read_array, np.dtype(np.float32))
+        readings = pd.MultiIndex.from_tuples(
+            [(site, COUNTED[tokens], statistic) for site, tokens, statistic in of["readings"]],
+            names=["site", "tokens", "statistic"],
+        )
+        coords = xr.Coordinates.from_pandas_multiindex(readings, "reading")
+        flat = xr.DataArray(part["r"][order], dims=["text", "reading", "bypassed"]).assign_coords(coords)
+        r = flat.assign_coords(bypassed=labels, text=np.sort(part["example"])).unstack("reading")
+        return r.transpose("bypassed", "site", "tokens", "statistic", "text")
 
 
 def open_record(name: str, *, results: str | os.PathLike[str] = "results", address: str = "") -> Record:
@@ -236,9 +193,9 @@ def _parts(folder: Path, path: str) -> dict[str, Any]:
         if (folder / each / "manifest.json").is_file():
             parts[each] = load_run(folder / each)
         elif (folder / f"{each}.npz").is_file():
-            parts[each] = Arrays(each, np.load(folder / f"{each}.npz"))
+            parts[each] = dict(np.load(folder / f"{each}.npz"))
         elif (folder / f"{each}.json").is_file():
-            parts[each] = Arrays(each, {})  # all that it has is its config
+            parts[each] = {}  # all that it has is its config
     return parts
 
 
@@ -292,206 +249,118 @@ def interval(values: Any) -> Any:
     """
     if not isinstance(values, xr.DataArray):
         return bootstrap_mean(values)
-    means = mean(values.rename(text="example") if "text" in values.dims else values)
-    if not isinstance(means, xr.DataArray):
-        return means
-    parts = {
-        name: np.vectorize(lambda one, name=name: getattr(one, name), otypes=[float])(means) for name in PARTS
-    }
-    return xr.Dataset({name: (means.dims, part) for name, part in parts.items()}, means.coords)
+    rest = [str(name) for name in values.dims if name not in ("training", "text")]
+    columns = values.transpose(*rest, ..., "text").values.reshape(-1, *_samples(values))
+    means: list[Interval]
+    if "training" in values.dims:
+        means = [mean_over(dict(enumerate(column))) for column in columns]
+    else:
+        means = bootstrap_columns(list(columns))
+    if not rest:
+        return means[0]
+    shape = [values.sizes[name] for name in rest]
+    parts = {name: np.reshape([float(getattr(one, name)) for one in means], shape) for name in PARTS}
+    coords = {name: values.coords[name] for name in rest if name in values.coords}
+    return xr.Dataset({name: (rest, part) for name, part in parts.items()}, coords)
 
 
 PARTS = ("mean", "low", "high", "n")
 
 
-class Arrays(Mapping[str, np.ndarray]):
-    """The arrays of a `.npz` file by name; each use of one is an audit event, as of the rows of a run."""
-
-    def __init__(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        self.name, self._arrays = name, dict(arrays)
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        sys.audit(READ, self.name, "", None, name, None)
-        return self._arrays[name]
-
-    def at(self, name: str, place: int) -> np.ndarray:
-        """An array at one place of its second axis."""
-        sys.audit(READ, self.name, "", None, name, [place])
-        return self._arrays[name][:, place]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    def __len__(self) -> int:
-        return len(self._arrays)
-
-    def maps(self, like: str = "word") -> list[str]:
-        """The names of those with a number for each token, as this one has."""
-        shape = self._arrays[like].shape
-        return [name for name, of in self._arrays.items() if name != like and of.shape == shape]
+def _samples(values: xr.DataArray) -> list[int]:
+    return [values.sizes[name] for name in ("training", "text") if name in values.dims]
 
 
-@dataclass(frozen=True)
-class Cells(BackendArray):
-    """An array by its axes, and how the values at some options of each are read."""
-
-    axes: Mapping[str, list[Any]]
-    read: Callable[[Mapping[str, list[Any]]], np.ndarray]
-    dtype: np.dtype = np.dtype(float)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(map(len, self.axes.values()))
-
-    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
-        how = indexing.IndexingSupport.OUTER
-        return indexing.explicit_indexing_adapter(key, self.shape, how, self._at)
-
-    def _at(self, key: tuple[Any, ...]) -> np.ndarray:
-        places = [np.arange(n)[one] for n, one in zip(self.shape, key, strict=True)]
-        chosen = {
-            name: [options[k] for k in np.atleast_1d(at)]
-            for (name, options), at in zip(self.axes.items(), places, strict=True)
-        }
-        return self.read(chosen).reshape([at.size for at in places if at.ndim])
-
-    def labelled(self) -> xr.DataArray:
-        """The array, of which a value is read when it is used."""
-        values = xr.Variable(list(self.axes), indexing.LazilyIndexedArray(self))
-        return xr.DataArray(values, dict(self.axes), name="r")
+def _r_of(part: Any) -> xr.DataArray:
+    if isinstance(part, Mapping):
+        return _r_of_maps(part)
+    r = part.r() if isinstance(part, AnswerRun) else part.agreement()
+    return r.rename(example="text")
 
 
-def _made(r: xr.DataArray) -> Cells:
-    """The same of an array whose values are there."""
-    axes = {str(name): r[name].values.tolist() for name in r.dims}
-    return Cells(axes, lambda chosen: r.sel(chosen).values, r.dtype)
-
-
-def _r_of_run(run: Any) -> Cells:
-    if isinstance(run, AnswerRun):
-        return _made(run.r().rename(example="text"))
-    options = {name: list(of) for name, of in run.options.items()}
-    options["map"] = list(MAP_CHOICES[:2])  # divided by sum |R| it is the raw map's
-
-    def read(chosen: Mapping[str, list[Any]]) -> np.ndarray:
-        at = {name: chosen[name] for name in options}
-        return r_with_loo(run, chosen["explainer"], **at).sel(example=chosen["text"]).values
-
-    return Cells({"explainer": list(run.methods), **options, "text": run.examples.tolist()}, read)
-
-
-def _r_of_maps(part: Arrays) -> Cells:
+def _r_of_maps(part: Mapping[str, np.ndarray]) -> xr.DataArray:
     """r from maps: sites word and, with learned positions, word+position."""
-    names = _maps(part)
-    removals = [name.removeprefix("loo ") for name in names if name.startswith("loo ")]
-    axes: dict[str, list[Any]] = {
-        "explainer": [name for name in names if not name.startswith("loo ") and "+" not in name],
-        "site": ["word", "word+position"] if "attnlrp+position" in names else ["word"],
+    maps = _maps(part)
+    sites = ("word", "word+position") if "attnlrp+position" in maps else ("word",)
+    methods = [name for name in maps if not name.startswith("loo ") and "+" not in name]
+    removals = [name for name in maps if name.startswith("loo ")]
+    axes: dict[str, Any] = {
+        "explainer": methods,
+        "site": list(sites),
         "tokens": [*TOKEN_CHOICES, "no-first"],
-        "map": list(MAP_CHOICES[:2]),
-        "removal": removals,
+        "map": list(MAPS),
+        "removal": [name.removeprefix("loo ") for name in removals],
         "statistic": list(STATISTICS),
-        "text": np.sort(part["example"]).tolist(),
     }
-
-    def read(chosen: Mapping[str, list[Any]]) -> np.ndarray:
-        ends = ["" if site == "word" else "+position" for site in chosen["site"]]
-        wanted = [f"{m}{e}" if f"{m}{e}" in names else m for m in chosen["explainer"] for e in ends]
-        columns = {name: _by_text(part, name) for name in wanted}
-        loos = [_by_text(part, f"loo {removal}") for removal in chosen["removal"]]
-        word = _by_text(part, "word")
-        out = np.full(tuple(map(len, chosen.values())), np.nan)
-        for place, text in enumerate(chosen["text"]):
-            k = axes["text"].index(text)
-            kept = {"all": word[k] | True, "no-special": word[k], "no-first": np.arange(len(word[k])) > 0}
-            seen = np.stack([columns[name][k] for name in wanted]).astype(float)
-            judges = np.stack([of[k] for of in loos]).astype(float)
-            for t, tokens in enumerate(chosen["tokens"]):
-                if kept[tokens].sum() < 2:
-                    continue
-                a, b = seen[:, kept[tokens]], judges[:, kept[tokens]]
-                signs = np.sign(a.sum(-1))[:, None] * np.sign(b.sum(-1))
-                signs = np.where(signs == 0, np.nan, signs)
-                for s, statistic in enumerate(chosen["statistic"]):
-                    raw = cross_correlation(a, b, statistic)
-                    by_map = np.stack([raw if of == "raw" else signs * raw for of in chosen["map"]], 1)
-                    shape = len(chosen["explainer"]), len(ends), *by_map.shape[1:]
-                    out[:, :, t, :, :, s, place] = by_map.reshape(shape)
-        return out
-
-    return Cells(axes, read)
+    columns = [maps.get(m if s == "word" else f"{m}+position", maps[m]) for m in methods for s in sites]
+    texts = np.sort(part["example"])
+    out = np.full((*map(len, axes.values()), len(texts)), np.nan)
+    for k, word in enumerate(_by_text(part, "word")):
+        stacked, loos = (
+            np.stack([of[k] for of in by]).astype(float) for by in (columns, [maps[n] for n in removals])
+        )
+        kept = {"all": word | True, "no-special": word, "no-first": np.arange(len(word)) > 0}
+        for t, tokens in enumerate(axes["tokens"]):
+            if kept[tokens].sum() < 2:
+                continue
+            seen, judges = stacked[:, kept[tokens]], loos[:, kept[tokens]]
+            signs = np.sign(seen.sum(-1))[:, None] * np.sign(judges.sum(-1))
+            for s, statistic in enumerate(STATISTICS):
+                raw = cross_correlation(seen, judges, statistic)
+                both = np.stack([raw, np.where(signs == 0, np.nan, signs * raw)], 1)
+                out[:, :, t, :, :, s, k] = both.reshape(len(methods), len(sites), 2, len(removals))
+    return xr.DataArray(out, {**axes, "text": texts}, [*axes, "text"], name="r")
 
 
-def _parts_of(run: TextRun) -> Arrays:
+def _arrays(part: Any) -> Mapping[str, np.ndarray]:
     """The maps of a run as a `.npz` file has them."""
-    loo, out = run.loo(), {"example": run.examples}
-    special = [np.isin(np.arange(len(of)), at) for of, at in zip(loo, run.specials(), strict=True)]
-    columns = {"word": [~of for of in special], LOO: loo}
-    for name in run.methods:
+    if isinstance(part, Mapping):
+        return part
+    loo = part.loo()
+    columns = {"word": [~special for special in part.specials()], LOO: loo}
+    for name in part.methods:
         if name != "loo":
-            columns |= {name: run.maps(name), f"{name}+position": run.maps(name, site="word+position")}
-    sizes = {"tokens": np.array([len(of) for of in loo])}
-    return Arrays(run.name, out | sizes | {name: np.concatenate(of) for name, of in columns.items()})
+            columns |= {f"{name}{end}": part.maps(name, site=site) for site, end in ENDS.items()}
+    sizes = {"example": part.examples, "tokens": np.array([len(of) for of in loo])}
+    return sizes | {name: np.concatenate(of) for name, of in columns.items()}
 
 
-def _curves_of(part: Any) -> Cells:
-    run = isinstance(part, TextRun)
-    texts = (part.examples if run else np.sort(part["example"])).tolist()
-    ends = part.methods if run else [name for name in part if name.startswith("morf ")]
-    names = [name.removeprefix("morf ") for name in ends]
-
-    def column(name: str, curve: str) -> np.ndarray:
-        if run:
-            return part.column(name, curve)
-        return part[f"{curve} {name}"][np.argsort(part["example"])].astype(float)
-
-    def read(chosen: Mapping[str, list[Any]]) -> np.ndarray:
-        rows = [texts.index(text) for text in chosen["text"]]
-        two = [[column(name, curve)[rows] for curve in ("morf", "lerf")] for name in chosen["explainer"]]
-        of = [{"morf": morf, "lerf": lerf, "delta": lerf - morf} for morf, lerf in two]
-        return np.array([[values[curve] for curve in chosen["curve"]] for values in of])
-
-    return Cells({"explainer": names, "curve": ["morf", "lerf", "delta"], "text": texts}, read)
+def _curves_of(part: Any) -> xr.DataArray:
+    if isinstance(part, TextRun):
+        values = {name: [part.column(name, curve) for curve in ("morf", "lerf")] for name in part.methods}
+        texts = part.examples
+    else:
+        order, texts = np.argsort(part["example"]), np.sort(part["example"])
+        names = [name.removeprefix("morf ") for name in part if name.startswith("morf ")]
+        values = {name: [part[f"{curve} {name}"][order] for curve in ("morf", "lerf")] for name in names}
+    stacked = np.array([[*two, two[1] - two[0]] for two in (np.asarray(v, float) for v in values.values())])
+    coords = {"explainer": list(values), "curve": ["morf", "lerf", "delta"], "text": texts}
+    return xr.DataArray(stacked, coords, list(coords), name="curves")
 
 
 def _by_text(part: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:
     """An array of tokens as one array for each text, texts ascending."""
-    pieces = np.split(part[name], np.cumsum(part["units" if "units" in part else "tokens"])[:-1])
+    pieces = np.split(part[name], np.cumsum(part["tokens"])[:-1])
     return [pieces[k] for k in np.argsort(part["example"], kind="stable")]
 
 
-def _maps(part: Arrays) -> list[str]:
+def _maps(part: Mapping[str, np.ndarray]) -> dict[str, list[np.ndarray]]:
     if "word" not in part or LOO not in part:
         raise InputError("Record", got="no maps", expected="a record of maps", hint="read its .arrays")
-    return part.maps()
+    names = [name for name in part if name != "word" and part[name].shape == part["word"].shape]
+    return {name: _by_text(part, name) for name in names}
 
 
 def _tokens(part: Any, site: str, methods: Collection[str] | None) -> pd.DataFrame:
-    if isinstance(part, TextRun):
-        return _tokens_of_run(part, site, methods)
-    # Shapley values are of units, as `python -m lrp_book.records.shapley` writes them
-    loo, names = ("loo", part.maps("special")) if "units" in part else (LOO, _maps(part))
-    special = _by_text(part, "special") if "units" in part else [~of for of in _by_text(part, "word")]
-    ends = ("",) if site == "word" else ("+position", "")
-    columns = {"special": special, "loo": _by_text(part, loo)}
-    for name in names:
-        method = name != "loo" and "+" not in name and not name.startswith("loo ")
-        if method and (methods is None or name in methods):
-            at = next(f"{name}{end}" for end in ends if f"{name}{end}" in names)
-            columns[name] = _by_text(part, at)
-    return _framed(np.sort(part["example"]), columns)
-
-
-def _tokens_of_run(run: TextRun, site: str, methods: Collection[str] | None) -> pd.DataFrame:
-    loo = run.loo()
-    special = [np.isin(np.arange(len(of)), at) for of, at in zip(loo, run.specials(), strict=True)]
-    wanted = [name for name in run.methods if name != "loo" and (methods is None or name in methods)]
-    maps = {name: run.maps(name, site=site) for name in wanted}
-    return _framed(run.examples, {"special": special, "loo": loo, **maps})
-
-
-def _framed(texts: Any, columns: Mapping[str, list[np.ndarray]]) -> pd.DataFrame:
-    sizes = [len(of) for of in columns["loo"]]
+    if "units" in part:  # with Shapley values, as `python -m lrp_book.records.shapley` writes it
+        rest = {name: of for name, of in part.items() if name != "special"}
+        part = rest | {"tokens": part["units"], "word": ~part["special"], LOO: part["loo"]}
+    maps, word = _maps(part), _by_text(part, "word")
+    named = [name for name in maps if "+" not in name and not name.startswith("loo ")]
+    named = [name for name in named if methods is None or name in methods]
+    columns = {"special": [~of for of in word], "loo": maps[LOO]}
+    columns |= {name: maps.get(f"{name}{ENDS[site]}", maps[name]) for name in named}
+    sizes = [len(of) for of in word]
     places = np.concatenate([np.arange(size) for size in sizes])
-    out = {"text": np.repeat(texts, sizes), "place": places}
+    out = {"text": np.repeat(np.sort(part["example"]), sizes), "place": places}
     return pd.DataFrame(out | {name: np.concatenate(of) for name, of in columns.items()})

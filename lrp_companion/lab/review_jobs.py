@@ -2,15 +2,15 @@
 
 Rows are numbers only: no word, token or token id of a text is kept. A job's batches hold only one example, so
 its rows do not depend on what else was run, in which order, or by how many processes, if each has the same
-number of threads. (Another number adds in another order. Every session in the manifest records its number,
-and one that goes on with another says so.)
+number of threads. (Another number adds in another order. Every session in the manifest records its number.)
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -18,52 +18,64 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from lrp_companion.attribution import SITES, Attribution, scores_at
-from lrp_companion.checks import InputError, choose
-from lrp_companion.lab.base_run import (
+from lrp_companion.attribution import CANCELLED, SITES, Attribution, scores_at
+from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.lab.axes import (
     DEFAULT_METHODS,
     EMBEDDING_PARTS,
     EXAMPLES_OF,
     OWN_TASK,
+    PASSES,
+    SUMS,
     agreement_axes,
-    layer_game_axes,
-    text_work,
-)
-from lrp_companion.lab.folder import JOB, RunFolder, read_folder
-from lrp_companion.lab.perturbation_paths import SharedCurves, shared_curves
-from lrp_companion.lab.review_columns import (
-    MethodRow,
-    explained,
-    forwards,
-    loo_row,
-    mask_means,
-    mean_logits,
-    nearness,
+    lattice_axes,
     round_bits,
     round_r,
-    scores_at_or_nan,
 )
-from lrp_companion.lab.review_options import is_own, run_calls, settings_of, some_of, targets_of
-from lrp_companion.lab.text_run import loo_map
+from lrp_companion.lab.execute import Jobs
+from lrp_companion.lab.folder import JOB, RunFolder, read_folder
+from lrp_companion.lab.load import loo_maps
+from lrp_companion.lab.perturbation_paths import shared_curves
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.loading.compute import CLOSE, gap
 from lrp_companion.masks import mask_number, masks_on_paths
-from lrp_companion.methods import explain, kept_logits
-from lrp_companion.methods.common import output_gradient, to_numpy
+from lrp_companion.methods import explain, kept_logits, method_call
+from lrp_companion.methods.common import check_output, output_gradient, to_numpy
 from lrp_companion.methods.perturbation import check_removal
+from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.metrics.grid import agreement_grid
 from lrp_companion.propagation import all_masks, some_masks
-from lrp_companion.registry import method_named, passes_of
-from lrp_companion.schema import PROBLEM_TYPES, TARGET_CHOICES, TOKEN_CHOICES
-from lrp_companion.sources import Dataset
+from lrp_companion.registry import method_named
+from lrp_companion.schema import PROBLEM_TYPES, REMOVALS, TARGET_CHOICES, TOKEN_CHOICES, counted
+from lrp_companion.sources import OWN_SOURCES, Dataset
 
-MASK_CHOICES = ("none", "paths", "all")
-COMPARED = 4
-"""Number of another run's examples whose logits are recomputed before its LOO is used."""
+TABLES = {
+    "none": ("examples", "methods"),
+    "paths": ("examples", "methods", "masks"),
+    "all": ("examples", "methods", "masks", "lattice"),
+}
+"""Tables of a run by its `masks`, in the order in which they are made."""
+SHORT: dict[str, Any] = {"chunk": 1, "removals": REMOVALS}
+LONG: dict[str, Any] = {"chunk": 16, "removals": ("attention-mask", "mask-token")}
+SETTINGS = {"sst2": SHORT, "imdb": LONG}
+LONG_TEXT = 600
+"""Number of characters of the median text from which the user's own data are run like IMDB."""
+FIXED = ("output", "site", "removal", "unit", "progress", "batch_tokens")
+"""Options that a run cannot choose: it measures all of them, or they change no number."""
 
 
-class TextJobs:
-    """The jobs of a run on reviews; see `execute`."""
+class TextJobs(Jobs):
+    """The jobs of a run on reviews; see `execute`.
+
+    Parameters
+    ----------
+    methods : methods with their options, such as "mask-gradient:groups=4".
+    masks : which sets of bypassed layers: "none", those on the paper's "paths", or "all" 2**L.
+    limit, seed : size and seed of a random sample of the examples.
+    removals, targets : how LOO removes a token, and what is explained; the first one is always among them.
+    loo_from : the folder of another run of the same model and data, whose LOO is taken where it has it.
+    keep_maps : keep each method's map of the logit.
+    curves : whether there are perturbation curves.
+    """
 
     def __init__(
         self,
@@ -86,50 +98,42 @@ class TextJobs:
             hint = "explain its inputs one by one with attribute; of a language model try --completion"
             raise InputError("run", got=got, expected="a classifier of texts", hint=hint)
         self.calls = run_calls(clf, methods, n_steps)
-        choose("run", "masks", masks, MASK_CHOICES)
-        settings = settings_of(data)
-        data = data.for_classes(clf.labels) if is_own(data) else data
-        offered = settings["removals"]
-        if removals is None:
-            known = {"mask-token": clf.mask_id, "pad-token": clf.tokenizer.pad_token_id}
-            offered = tuple(removal for removal in offered if known.get(removal, 0) is not None)
+        self.tables = TABLES[choose("run", "masks", masks, tuple(TABLES))]
         if masks == "all" and clf.card.layers > 16:
             got, hint = f"all masks of {clf.card.layers} layers", "use --masks paths"
             raise InputError("run", got=got, expected="at most 16 layers", hint=hint)
-        self.clf, self.data, self.masks, self.n_steps = clf, data, masks, n_steps
+        settings = settings_of(data)
+        self.clf, self.data = clf, data.for_classes(clf.labels) if is_own(data) else data
         self.methods, self.chunk = tuple(methods), settings["chunk"]
-        self.removals = some_of("removals", removals, offered)
-        for removal in self.removals:
-            check_removal(clf, removal)
-        self.targets = targets_of(clf, targets)
+        self.removals = some_of("removals", removals, _removals(clf, settings, removals))
+        self.targets = _targets(clf, targets)
         self.keep_maps, self.curves = keep_maps, curves
         # In random order: a run that was cut short is a random sample, too.
         self.sample = data.order(limit, seed=seed)
-        self.config = self._configuration(seed)
+        self.config = self._configuration(seed, n_steps)
+        axes = agreement_axes(self.removals).options  # of `r` in `methods`; in `masks` it is Pearson's only
+        kind: dict[str, Any] = {"labels": list(clf.card.labels)}
+        if clf.card.problem_type != PROBLEM_TYPES[0]:
+            kind["problem_type"] = clf.card.problem_type
+        self.manifest = {
+            **described(clf, self.data, self.sample, **kind),
+            "axes": {name: list(options) for name, options in axes.items()},
+        }
         self.known: dict[int, dict[str, Any]] = {}
-        self.known_key: str | None = None
         if loo_from is not None:
-            self.known, self.known_key = self._known(loo_from)
+            self.known, self.manifest["loo from"] = self._known(loo_from)
 
-    def _configuration(self, seed: int) -> dict[str, Any]:
+    def _configuration(self, seed: int, n_steps: int) -> dict[str, Any]:
         """What the rows depend on."""
         clf, data = self.clf, self.data
         return {
             **({"task": OWN_TASK, "name": data.name} if is_own(data) else {"task": data.name}),
-            "split": data.split,
-            "source": data.source,
-            "data": data.fingerprint,
-            "seed": seed,
-            "model": clf.card.name,
-            "weights": clf.card.fingerprint,
-            "tokenizer": clf.card.tokenizer,
-            "model config": clf.card.config,
+            **identity(clf, data, seed),
             "labels": list(clf.labels),
-            "dtype": clf.card.dtype,
             "methods": list(self.methods),
             "chunk": self.chunk,
             "removals": list(self.removals),
-            "n_steps": self.n_steps,
+            "n_steps": n_steps,
             **({"targets": list(self.targets)} if self.targets != TARGET_CHOICES else {}),
             **({"maps": True} if self.keep_maps else {}),
             **({} if self.curves else {"curves": False}),
@@ -138,23 +142,13 @@ class TextJobs:
     def _known(self, folder: str | os.PathLike[str]) -> tuple[dict[int, dict[str, Any]], str]:
         """LOO of another run by job, and its key; refuse a run that differs in what determines LOO."""
         manifest, tables = read_folder(folder)
-        config = {"labels": manifest["model"]["labels"], **manifest["config"]}
-        needed = [
-            "task",
-            *(["name"] if is_own(self.data) else []),
-            "split",
-            "data",
-            "weights",
-            "labels",
-            "dtype",
-        ]
-        # Runs from before 2026-11-23 do not record these two.
-        needed += [name for name in ("tokenizer", "model config") if name in config]
-        wrong = [name for name in needed if config.get(name) != self.config[name]]
+        config, needed = manifest["config"], ["task", "name", "labels", *identity(self.clf, self.data, 0)]
+        needed = [name for name in needed if name not in ("source", "seed", "model")]
+        wrong = [name for name in needed if config.get(name) != self.config.get(name)]
         wrong += [] if set(self.removals) <= set(config.get("removals", ())) else ["removals"]
         if wrong:
             got = ", ".join(f"{name} {config.get(name)}" for name in wrong)
-            expected = ", ".join(f"{name} {self.config[name]}" for name in wrong)
+            expected = ", ".join(f"{name} {self.config.get(name)}" for name in wrong)
             hint = "leave out --loo-from, then LOO is computed"
             raise InputError("run", got=f"LOO from {folder} with {got}", expected=expected, hint=hint)
         places = [config["removals"].index(name) for name in self.removals]
@@ -162,94 +156,28 @@ class TextJobs:
         for row in tables["examples"].to_pylist() if "examples" in tables else ():
             after = np.array(row["after"]).reshape(len(config["removals"]), -1)[places]
             known[row[JOB]] = {"tokens": row["tokens"], "after": after.ravel()}
-        self._compare(folder, known)
         return known, manifest["key"]
 
-    def _compare(self, folder: str | os.PathLike[str], known: Mapping[int, Mapping[str, Any]]) -> None:
-        """Refuse LOO of another model, by running the whole texts of a few rows again."""
-        some = [job for job in self.sample if job in known][:COMPARED]
-        texts = self.clf.encode([self.data.inputs[job] for job in some], truncate=True) if some else []
-        for job, text in zip(some, texts, strict=True):
-            everything = np.ones(len(text), dtype=bool)
-            logits = to_numpy(kept_logits(self.clf, [(text, everything)], progress=False))[0]
-            there = known[job]["after"][: len(logits)]
-            close = logits.shape == there.shape and gap(logits, there) <= CLOSE[self.clf.dtype]
-            if known[job]["tokens"] != len(text) or not close:
-                got = f"LOO from {folder}, whose logits or tokens of example {job} are not this model's"
-                expected = "a run of the same model, tokenizer and configuration"
-                hint = "leave out --loo-from, then LOO is computed"
-                raise InputError("run", got=got, expected=expected, hint=hint)
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """The manifest's entries besides the configuration."""
-        card = self.clf.card
-        model = {name: getattr(card, name) for name in ("name", "family", "layers", "heads", "hidden")}
-        problem = {"problem_type": card.problem_type} if card.problem_type != PROBLEM_TYPES[0] else {}
-        axes = agreement_axes(self.removals).options  # of `r` in `methods`; in `masks` it is Pearson's only
-        manifest = {
-            "model": model | {"labels": list(card.labels)} | problem,
-            "data": self.data.describe(),
-            "axes": {name: list(options) for name, options in axes.items()},
-            "examples": len(self.sample),
-        }
-        return manifest | ({"loo from": self.known_key} if self.known_key else {})
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        """Tables in the order in which they are made; each has one job per example."""
-        of_masks = {"none": (), "paths": ("masks",), "all": ("masks", "lattice")}
-        return ("examples", "methods", *of_masks[self.masks])
-
-    def jobs(self, table: str) -> list[int]:
-        """Rows of the split, in the order in which they are run."""
-        return self.sample
-
     @cached_property
-    def _encoded(self) -> dict[int, EncodedText]:
-        inputs = self.data.inputs
-        texts = [inputs[job] for job in self.sample]
-        try:
-            return dict(zip(self.sample, self.clf.encode(texts, truncate=True), strict=True))
-        except InputError:  # it counts in the order of the sample, which nobody knows
-            for job in self.sample:
-                self._check_alone(job)
-            raise
-
-    def _check_alone(self, job: int) -> None:
-        """Refuse a text that cannot be explained, by its row in the data."""
-        try:
-            self.clf.encode([self.data.inputs[job]], truncate=True)
-        except InputError as error:
-            text = error.got.replace("text 0", "a text", 1)
-            got = f"row {job} of {self.data.name}/{self.data.split}: {text}"
-            raise InputError("run", got=got, expected=error.expected, hint=error.hint) from None
-
-    def cost(self, table: str, job: int) -> float:
-        """The approximate work of a job, in tokens run forward, for the estimate of the time left."""
-        tokens = len(self._encoded[job])
-        if table == "examples" and job in self.known:
-            return float(len(self.removals) * tokens)
-        passes = sum(passes_of(*call, tokens) for call in self.calls.values() if call[0] != "loo")
-        sizes = {"methods": len(self.methods), "removals": len(self.removals)}
-        sizes |= {"layers": self.clf.card.layers, "chunk": self.chunk}
-        return text_work(tokens, passes=passes, curves=self.curves, **sizes)[table]
+    def encoded(self) -> dict[int, EncodedText]:
+        """The texts of the sample, by row; one that cannot be explained is refused before the run begins."""
+        out = {}
+        for job in self.sample:
+            with of_row(self.data, job):
+                (out[job],) = self.clf.encode([self.data.inputs[job]], truncate=True)
+        return out
 
     def run(self, table: str, job: int, folder: RunFolder) -> pa.Table:
         """The rows of one job."""
-        text = self._encoded[job]
+        text = self.encoded[job]
         if table == "examples":
             return self._loo(job, text)
         (row,) = folder.rows("examples", job).to_pylist()
-        target = row["target"]
         after = np.array(row["after"]).reshape(len(self.removals), len(text) + 1, -1)
-        kind = {"multi_label": self.clf.multi_label}
-        loo = np.stack(
-            [[loo_map(logits, target, output, **kind) for output in TARGET_CHOICES] for logits in after]
-        )
+        loo = loo_maps(after, row["target"], multi_label=self.clf.multi_label)
         if table == "methods":
-            return self._methods(text, target, loo, row["seconds"][0])
-        return {"masks": self._masks, "lattice": self._lattice}[table](text, target, loo)
+            return self._methods(text, row["target"], loo, row["seconds"][0])
+        return {"masks": self._masks, "lattice": self._lattice}[table](text, row["target"], loo)
 
     # -- tables ------------------------------------------------------------------------------------------
 
@@ -283,65 +211,79 @@ class TextJobs:
         )
 
     def _methods(self, text: EncodedText, target: int, loo: np.ndarray, loo_seconds: float) -> pa.Table:
-        rows = [
-            loo_row(loo, loo_seconds) if method == "loo" else self._method(method, text, target)
-            for method in self.methods
-        ]
-        maps, parts = np.stack([row.maps for row in rows]), np.stack([row.parts for row in rows])
-        passes = np.array([row.passes for row in rows], dtype=np.float64)
-        rankings = {method: row.maps[0, 0] for method, row in zip(self.methods, rows, strict=True)}
-        shared = self._shared_curves(text, target, rankings)
+        rows = []
+        for method in self.methods:
+            if method == "loo":  # under the first removal: one map for all sites
+                maps, parts = np.broadcast_to(loo[0], (len(SITES), *loo[0].shape)), {"word": loo[0, 0]}
+                rows.append((maps, parts, loo_seconds, {"passes": (len(text) + 1, 0)}))
+            else:
+                rows.append(self._method(method, text, target))
+        maps = np.stack([row[0] for row in rows])
+        details = [row[3] for row in rows]
         columns = {
             "method": pa.array(self.methods, pa.string()),
-            "seconds": pa.array([row.seconds for row in rows], pa.float32()),
-            "convergence_delta": pa.array([row.delta for row in rows], pa.float32()),
-            **explained(maps, parts, loo, text, agreement_axes(self.removals)),
-            **mean_logits(shared.curves, self.methods),
-            **forwards(shared.asked, shared.run, len(rows)),
+            "seconds": pa.array([row[2] for row in rows], pa.float32()),
+            "convergence_delta": pa.array(
+                [of.get("convergence_delta", np.nan) for of in details], pa.float32()
+            ),
+            **self._explained(maps, loo, text, target, agreement_axes(self.removals).options["statistic"]),
         }
         if set(self.methods) - set(DEFAULT_METHODS):
-            columns |= nearness(maps[:, :, 0], loo[0, 0], text.special, passes)
+            columns["passes"] = PASSES.column(np.array([of["passes"] for of in details], dtype=np.float64))
         if self.keep_maps:
-            flat = round_bits(parts).reshape(len(rows), -1)
-            columns["map"] = pa.array(list(flat), pa.list_(pa.float32()))
+            missing = np.full(len(text), np.nan)
+            flat = [
+                np.concatenate([parts.get(name, missing) for name in EMBEDDING_PARTS])
+                for _, parts, *_ in rows
+            ]
+            columns["map"] = pa.array([round_bits(one) for one in flat], pa.list_(pa.float32()))
         return pa.table(columns)
 
-    def _shared_curves(
-        self, text: EncodedText, target: int, rankings: Mapping[Any, np.ndarray]
-    ) -> SharedCurves:
-        """Perturbation curves of all rankings of a text; none where the run has none."""
-        if not self.curves:
-            return SharedCurves({}, 0, 0)
-        return shared_curves(self.clf, text, target, rankings, chunk=self.chunk)
-
-    def _method(self, method: str, text: EncodedText, target: int) -> MethodRow:
-        """One method on one text; seconds, passes and parts are those of the logit, the first output."""
-        kind, _ = self.calls[method]
+    def _method(self, method: str, text: EncodedText, target: int) -> tuple[np.ndarray, Any, float, Any]:
+        """One method on one text: maps (site, target, T); parts, seconds and details of the logit."""
+        of = method_named(self.calls[method][0])
         begin = time.perf_counter()
         first = self._explain(method, text, target, TARGET_CHOICES[0])
         seconds = time.perf_counter() - begin
         maps = np.full((len(SITES), len(TARGET_CHOICES), len(text)), np.nan)
         for o, output in enumerate(TARGET_CHOICES):
-            if output not in self.targets or (o and method_named(kind).outputs == "logit"):
+            if output not in self.targets or (o and of.outputs == "logit"):
                 continue
-            same = o == 0 or method_named(kind).outputs == "none"
+            same = o == 0 or of.outputs == "none"
             record = first if same else self._explain(method, text, target, output)
-            maps[:, o] = [
-                scores_at_or_nan(record.parts, site) if record.parts else record.scores for site in SITES
-            ]
-        parts = np.full((len(EMBEDDING_PARTS), len(text)), np.nan)
-        for p, part in enumerate(EMBEDDING_PARTS):
-            if part == "word" or part in first.parts:
-                parts[p] = first.parts.get(part, first.scores)
-        passes = first.details.get("passes", (1, 0 if method_named(kind).outputs == "none" else 1))
-        delta = first.details.get("convergence_delta", np.nan)
-        return MethodRow(maps, parts, seconds, delta, passes)
+            maps[:, o] = [_at_site(record.parts, site) if record.parts else record.scores for site in SITES]
+        details = {"passes": (1, 0 if of.outputs == "none" else 1), **first.details}
+        return maps, {"word": first.scores, **first.parts}, seconds, details
 
     def _explain(self, method: str, text: EncodedText, target: int, output: str) -> Attribution:
         kind, options = self.calls[method]
         if method_named(kind).outputs != "none":
             options = {**options, "output": output}
         return explain(kind, self.clf, [text], [target], progress=False, **options)[0]
+
+    def _explained(
+        self, maps: np.ndarray, loo: np.ndarray, text: EncodedText, target: int, statistics: Sequence[Any]
+    ) -> dict[str, pa.Array]:
+        """Columns of every explanation of a text, from maps (row, site, target, T): `r`; `sum` and `size`,
+        sum R and sum |R|; `morf` and `lerf`, the mean logit along each curve, NaN where none was run.
+        """
+        r = agreement_grid(maps, loo, text.special, statistics=tuple(statistics))
+        kept = [counted(text.special, tokens) for tokens in TOKEN_CHOICES]
+        sums = np.stack([maps[..., mask].sum(-1) for mask in kept], 2)
+        sizes = np.stack([np.abs(maps[..., mask]).sum(-1) for mask in kept], 2)
+        rankings, curves = dict(enumerate(maps[:, 0, 0])), {}
+        if self.curves:
+            curves = shared_curves(self.clf, text, target, rankings, chunk=self.chunk)
+        means = {
+            order: [curves[k][order].mean_logit if k in curves else np.nan for k in range(len(maps))]
+            for order in ORDERS
+        }
+        return {
+            "r": agreement_axes(self.removals, statistics).column(round_r(r)),
+            "sum": SUMS.column(round_bits(sums)),
+            "size": SUMS.column(round_bits(sizes)),
+            **{order: pa.array(values, pa.float32()) for order, values in means.items()},
+        }
 
     @torch.no_grad()
     def _masks(self, text: EncodedText, target: int, loo: np.ndarray) -> pa.Table:
@@ -355,20 +297,8 @@ class TextJobs:
             scores[:, outputs] = np.stack([to_numpy(relevance[mask][name])[:, 0] for mask in masks])
             by_part[name] = scores
         maps = np.stack([scores_at(by_part, site) for site in SITES], 1)
-        missing = np.full_like(maps[:, 0], np.nan)
-        parts = np.stack([by_part.get(name, missing)[:, 0] for name in EMBEDDING_PARTS], 1)
-        numbers = [mask_number(mask) for mask in masks]
-        rankings = dict(zip(numbers, maps[:, 0, 0], strict=True))
-        shared = self._shared_curves(text, target, rankings)
-        stored = agreement_axes(self.removals, ("pearson",))
-        return pa.table(
-            {
-                "mask": pa.array(numbers, pa.int32()),
-                **explained(maps, parts, loo, text, stored),
-                **mean_logits(shared.curves, numbers),
-                **forwards(shared.asked, shared.run, len(numbers)),
-            }
-        )
+        numbers = pa.array([mask_number(mask) for mask in masks], pa.int32())
+        return pa.table({"mask": numbers, **self._explained(maps, loo, text, target, ("pearson",))})
 
     @torch.no_grad()
     def _lattice(self, text: EncodedText, target: int, loo: np.ndarray) -> pa.Table:
@@ -378,7 +308,7 @@ class TextJobs:
         for_all = np.broadcast_to(maps, (*maps.shape[:2], len(TARGET_CHOICES), len(text)))
         r = agreement_grid(for_all, loo[:1], text.special, statistics=("pearson",))
         of_logit = r[:, :, :, 0, 0, 0]  # (mask, site, tokens): one removal, the logit, Pearson
-        stored = layer_game_axes(self.clf.card.layers)
+        stored = lattice_axes(self.clf.card.layers)
         return pa.table({"r": stored.column(round_r(np.moveaxis(of_logit, 0, -1))[None])})
 
     def _tape(self, text: EncodedText, target: int, outputs: Sequence[str]) -> tuple[Any, torch.Tensor]:
@@ -388,14 +318,118 @@ class TextJobs:
         return tape, torch.stack([output_gradient(tape.logits, chosen, output, **kind) for output in outputs])
 
     def summaries(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """Tables made from the rows of all jobs: mean r of every mask over all examples and two halves."""
+        """Mean r of every mask over all examples and two halves of them."""
         if "lattice" not in tables:
             return {}
-        column, stored = tables["lattice"]["r"].combine_chunks(), layer_game_axes(self.clf.card.layers)
+        r = lattice_axes(self.clf.card.layers).read(tables["lattice"]["r"])
         means = [
-            mask_means(stored.read(column, site=site, tokens=tokens)[examples], part, site, tokens)
+            r.isel(example=examples).mean("example").rename("mean").expand_dims(part=[part]).to_dataframe()
             for part, examples in EXAMPLES_OF.items()
-            for site in SITES
-            for tokens in TOKEN_CHOICES
         ]
-        return {"lattice_means": pa.concat_tables(means).combine_chunks()}
+        rows = [pa.Table.from_pandas(of.reset_index(), preserve_index=False) for of in means]
+        return {"lattice_means": pa.concat_tables(rows).combine_chunks()}
+
+
+def _at_site(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
+    """A map at a site; NaN where its parts cancel up to rounding.
+
+    They do for input x gradient at the whole embedding sum, because the LayerNorm after it removes every
+    scale.
+    """
+    scores = scores_at(parts, site)
+    size = sum(np.abs(part).sum() for part in parts.values())
+    return scores if np.abs(scores).sum() > CANCELLED * size else np.full_like(scores, np.nan)
+
+
+# -- what runs on texts share --------------------------------------------------------------------------------
+
+
+def identity(clf: Classifier, data: Dataset, seed: int) -> dict[str, Any]:
+    """Model, data and sample in a configuration."""
+    return {
+        "split": data.split,
+        "source": data.source,
+        "data": data.fingerprint,
+        "seed": seed,
+        "model": clf.card.name,
+        "weights": clf.card.fingerprint,
+        "tokenizer": clf.card.tokenizer,
+        "model config": clf.card.config,
+        "dtype": clf.card.dtype,
+    }
+
+
+def described(clf: Classifier, data: Dataset, sample: Sequence[int], **more: Any) -> dict[str, Any]:
+    """Model, data and number of examples in a manifest."""
+    model = {name: getattr(clf.card, name) for name in ("name", "family", "layers", "heads", "hidden")}
+    return {"model": model | more, "data": data.describe(), "examples": len(sample)}
+
+
+@contextmanager
+def of_row(data: Dataset, job: int) -> Iterator[None]:
+    """Name the row of the data in what is refused."""
+    try:
+        yield
+    except InputError as error:
+        got = f"row {job} of {data.name}/{data.split}: {error.got.replace('text 0', 'a text', 1)}"
+        raise InputError("run", got=got, expected=error.expected, hint=error.hint) from None
+
+
+def is_own(data: Dataset) -> bool:
+    """Whether these are the user's own data, whatever their name."""
+    return data.source in OWN_SOURCES
+
+
+def settings_of(data: Dataset) -> dict[str, Any]:
+    """How a data set is run: the chunk of a curve's step, and the removals.
+
+    The user's own texts are run like SST-2, or like IMDB if the median text is long.
+    """
+    if not is_own(data):
+        return SETTINGS[choose("run", "task", data.name, tuple(SETTINGS))]
+    pairs = data.pairs or [""] * len(data.texts)
+    lengths = [len(text) + len(second) for text, second in zip(data.texts, pairs, strict=True)]
+    return LONG if np.median(lengths) >= LONG_TEXT else SHORT
+
+
+def _removals(clf: Classifier, settings: Mapping[str, Any], chosen: Sequence[str] | None) -> Sequence[str]:
+    """The removals of a data set, by default those that the model has."""
+    for removal in chosen or ():
+        check_removal(clf, removal)
+    known = {"mask-token": clf.mask_id, "pad-token": clf.tokenizer.pad_token_id}
+    return [name for name in settings["removals"] if chosen is not None or known.get(name, 0) is not None]
+
+
+def _targets(clf: Classifier, chosen: Sequence[str] | None) -> tuple[str, ...]:
+    """The outputs to explain: all that the classifier has, or some."""
+    for output in chosen or ():
+        check_output(output, clf)
+    offered = TARGET_CHOICES[:1] if clf.regression else TARGET_CHOICES
+    return some_of("targets", chosen, [name for name in offered if name != "margin" or not clf.multi_label])
+
+
+def some_of(name: str, chosen: Sequence[str] | None, options: Sequence[str]) -> tuple[str, ...]:
+    """Options in their order, the first one always among them: methods and curves are made with it."""
+    for option in chosen or ():
+        choose("run", name, option, tuple(options))
+    if chosen is not None and (options[0] not in chosen or len(set(chosen)) < len(chosen)):
+        got, expected = f"{name} {', '.join(chosen) or 'none'}", f"{options[0]} and others, each once"
+        raise InputError("run", got=got, expected=expected, hint=f"choose from {', '.join(options)}")
+    return tuple(option for option in options if chosen is None or option in chosen)
+
+
+def run_calls(clf: Classifier, methods: Sequence[str], n_steps: int) -> dict[str, tuple[str, dict[str, Any]]]:
+    """The calls of a run's methods by their names; bad options are refused here, before the run begins."""
+    calls = {method: method_call(method) for method in methods}
+    if not calls or len(calls) < len(methods):
+        got, hint = f"methods {', '.join(methods) or 'none'}", f"choose from {', '.join(DEFAULT_METHODS)}"
+        raise InputError("run", got=got, expected="at least one, each once", hint=hint)
+    whole("run", "n_steps", n_steps, hint="50 is the default")
+    for method, (kind, options) in calls.items():
+        if fixed := sorted(set(options) & set(FIXED)):
+            expected = f"no {', '.join(fixed)}: a run measures all"
+            raise InputError("run", got=f"method {method!r}", expected=expected, hint="leave it out")
+        if kind == "ig":
+            options.setdefault("n_steps", n_steps)
+        explain(kind, clf, [], [], progress=False, **options)  # on no text
+    return calls

@@ -18,8 +18,8 @@ import xarray as xr
 from scipy import stats
 
 from lrp_book.records import shapley
-from lrp_companion.lab.labelled import mean, r_with_loo
 from lrp_companion.lab.load import load_run
+from lrp_companion.lab.record import interval
 from lrp_companion.metrics import bootstrap_mean, leverage, pearson, spearman
 
 SEEN = {0, *(5 + 22 * k for k in range(40)), *(16 + 22 * k for k in range(40))}
@@ -77,7 +77,7 @@ def kept(run: Any, *, seen: bool = False) -> list[int]:
 def agreement(run: Any, *, seen: bool = False) -> xr.DataArray:
     """r with LOO (explainer x reading x example) at words + positions, of undivided maps and the logit."""
     at = {"site": "word+position", "map": "raw", "removal": "attention-mask", "target": "logit"}
-    r = r_with_loo(run, [name for name in METHODS if name in run.methods and name != "loo"], **at)
+    r = run.agreement([name for name in METHODS if name in run.methods and name != "loo"]).sel(at, drop=True)
     readings = [r.sel(reading, drop=True) for reading in READINGS.values()]
     whole = xr.concat(readings, xr.Variable("reading", list(READINGS)))
     return whole.sel(example=kept(run, seen=seen))
@@ -128,7 +128,8 @@ def with_rule(r: xr.DataArray) -> xr.DataArray:
 def standing(run: Any, name: str, rows: list[int]) -> dict[str, float]:
     """In which share of the rows a map has a negative sum, and with maps `[CLS]` is far out (|u| > 1)."""
     chosen = np.isin(run.examples, rows)
-    out = {"negative": float(np.nanmean(run.negative_sum(name, site="word+position")[chosen]))}
+    sums = run.sums(name).sel(site="word+position", tokens="all", target="logit").values[chosen]
+    out = {"negative": float(np.mean(sums[~np.isnan(sums)] < 0))}
     if run.manifest["config"].get("maps"):
         pairs = zip(run.maps(name, site="word+position"), run.loo(), strict=True)
         u = np.array([leverage(one, loo, 0)[0] for one, loo in pairs])
@@ -169,7 +170,7 @@ def main(*arguments: str) -> None:
             print(f"\n{folder}: {encoder}, {number}, {len(rows)} examples")
             readings = r.reading.values.tolist()
             for name in r.explainer.values.tolist():
-                means = [mean(r.sel(explainer=name, reading=reading)).mean for reading in readings]
+                means = [interval(r.sel(explainer=name, reading=reading).values).mean for reading in readings]
                 found = standing(run, name, rows) if run and name not in ("loo", "rule") else {}
                 shares = ", ".join(f"{key} {value:.0%}" for key, value in found.items())
                 print(f"{METHODS[name]:30s}", *(f"{value:6.3f}" for value in means), " ", shares)
@@ -179,7 +180,7 @@ def main(*arguments: str) -> None:
                 lead = r.sel(explainer=one) - r.sel(explainer=other)
                 print(f"{METHODS[one]} - {METHODS[other]}")
                 for reading in readings:
-                    print(f"    {reading:22s}", mean(lead.sel(reading=reading)))
+                    print(f"    {reading:22s}", interval(lead.sel(reading=reading).values))
                 of_pair = leads.setdefault((one, other), {}).setdefault(encoder, [])
                 of_pair.append(lead.transpose("reading", ...).mean("example").values)
     for (one, other), by_encoder in ((pair, of) for pair, of in leads.items() if len(of) > 1):

@@ -9,20 +9,21 @@ same weight; other readings, ranks and single models stand beside.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from lrp_companion.lab.load import AnswerRun, AnyRun, Explanation, MnistGridRun, MnistRun, TextRun
-from lrp_companion.lab.paper.claim_specs import COLUMNS, SPECS, Measures, Spec, Value
-from lrp_companion.lab.paper.digit_variants import ACCURACY, mean_of_nets
+from lrp_companion.lab.load import AnyRun, MnistGridRun, MnistRun, TextRun
+from lrp_companion.lab.paper.claim_specs import SPECS, Spec, Weights, weights
 from lrp_companion.lab.paper.primary import (
     CONTRADICTED,
     LEVEL,
     MARGIN,
+    PAIR,
     REPRODUCED,
     UNDECIDED,
     UNTESTED,
@@ -34,20 +35,22 @@ from lrp_companion.lab.paper.tables import (
     MAP_SUFFIXES,
     PAIRS,
     PAPER_METHODS,
-    dataset_of,
-    defined_mean,
+    accurate_variants,
+    mean_of_nets,
     named,
     table2,
 )
 from lrp_companion.masks import NONE
-from lrp_companion.metrics import Interval, bootstrap_mean
+from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.statistics import detectable, interval_of, resampled
 from lrp_companion.registry import label_of
-from lrp_companion.schema import PROTOCOLS, Protocol
+from lrp_companion.schema import PROTOCOLS
 
 WEAKEST_FIRST = (CONTRADICTED, LEVEL, UNDECIDED, REPRODUCED)
 EVERY = "all models"
 """The name of the mean over all runs."""
+Value = Callable[[Any], np.ndarray]
+"""A number per example of an explanation."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +87,6 @@ class Effect:
         """`judge` of the effect by rank; by Pearson's r where there are no ranks."""
         return judge(self.rank or self.value, self.low, self.high, self.margin)
 
-    @property
-    def detectable(self) -> float:
-        """The smallest effect that these examples could have shown: see `metrics.statistics.detectable`."""
-        return detectable(self.value)
-
 
 def verdict(effects: Iterable[Effect], *, rank: bool = False) -> str:
     """The weakest verdict of some effects, as a claim needs all of them; of one reading, as a rule.
@@ -117,12 +115,16 @@ class Claim:
     why: str = ""
     reading: bool = False
 
-    def verdict_at(self, protocol: str = "", run: str = "", *, rank: bool = False) -> str:
-        """`verdict` of a protocol, the first by default, in a run, by default in all together."""
+    def at(self, protocol: str = "", run: str = "") -> list[Effect]:
+        """The effects of a protocol, the first by default, in a run, by default in all together."""
         protocol = protocol or next((effect.protocol for effect in self.effects), "")
         here = [effect for effect in self.effects if effect.protocol == protocol]
         run = run or (EVERY if any(effect.run == EVERY for effect in here) else "")
-        return verdict((effect for effect in here if run in (effect.run, "")), rank=rank)
+        return [effect for effect in here if run in (effect.run, "")]
+
+    def verdict_at(self, protocol: str = "", run: str = "", *, rank: bool = False) -> str:
+        """`verdict` of these effects."""
+        return verdict(self.at(protocol, run), rank=rank)
 
     @property
     def verdict(self) -> str:
@@ -131,18 +133,14 @@ class Claim:
 
     @property
     def detectable(self) -> float:
-        """The largest of the smallest effects that could have been shown where the claim is judged."""
-        first = [effect for effect in self.effects if effect.protocol == self.effects[0].protocol]
-        pooled = [effect for effect in first if effect.run == EVERY] or first
-        return max((effect.detectable for effect in pooled), default=math.nan)
+        """The largest of the smallest effects that could have been shown where the claim is judged: see
+        `metrics.statistics.detectable`.
+        """
+        return max((detectable(effect.value) for effect in self.at()), default=math.nan)
 
     def by_run(self) -> dict[str, str]:
         """The verdict of each run separately."""
         return {name: self.verdict_at(run=name) for name in dict.fromkeys(e.run for e in self.effects)}
-
-
-class _Missing(Exception):
-    """A run has no such explanation."""
 
 
 def claims(runs: Sequence[AnyRun], *, trained_again: Sequence[AnyRun] = ()) -> list[Claim]:
@@ -156,22 +154,18 @@ def claims(runs: Sequence[AnyRun], *, trained_again: Sequence[AnyRun] = ()) -> l
     ['not testable here', 'not testable here']
     """
     known = named(runs)
-    out: list[Claim] = []
-    for spec in SPECS:
-        found, lacking = {}, []
-        for run in known:
-            if run.task.removesuffix("-grid") == spec.task and not isinstance(run, AnswerRun):
-                try:
-                    found[run.name] = dict(_measured(spec, run))
-                except _Missing as error:
-                    lacking.append(f"{run.name} has no {error}")
-        why = "" if found else "; ".join(lacking) or f"no run of {spec.task} here"
-        effects = tuple(_effects(spec, found, {run.name: run for run in known}))
-        says = (spec.where, spec.says, _rule(spec.low, spec.high))
-        out.append(Claim(len(out) + 1, *says, effects, why, spec.reading))
+    out = [_tested(number, spec, known) for number, spec in enumerate(SPECS, 1)]
     out.append(_smaller_gain(len(out) + 1, [*known, *trained_again]))
-    out += [_printed(len(out) + 1 + k, task, known) for k, task in enumerate(HUB)]
-    return out
+    return out + [_printed(len(out) + 1 + k, task, known) for k, task in enumerate(HUB)]
+
+
+def _tested(number: int, spec: Spec, runs: Sequence[AnyRun]) -> Claim:
+    lacks = {run.name: _lacking(spec, run) for run in runs if run.task.removesuffix("-grid") == spec.task}
+    here = [run for run in runs if lacks.get(run.name) == ""]
+    lacking = [f"{name} has no {what}" for name, what in lacks.items() if what]
+    why = "" if here else "; ".join(lacking) or f"no run of {spec.task} here"
+    rule = _rule(spec.low, spec.high)
+    return Claim(number, spec.where, spec.says, rule, tuple(_effects(spec, here)), why, spec.reading)
 
 
 def _rule(low: float, high: float) -> str:
@@ -180,23 +174,51 @@ def _rule(low: float, high: float) -> str:
     return f"above {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
 
 
-Measured = Mapping[tuple[str, str], tuple[np.ndarray, np.ndarray | None, float]]
-"""Of a protocol and an effect: values per example, the same by rank, and the margin."""
+def _lacking(spec: Spec, run: AnyRun) -> str:
+    """What a run would need to test a claim, "" if nothing."""
+    if isinstance(run, MnistGridRun):
+        return "" if accurate_variants(run) else "variant as accurate as the paper's nets"
+    needed = [each for effect in spec.effects for each in weights(effect, _layers(run))]
+    if isinstance(run, MnistRun):
+        return next((f"explainer {name}" for name, _ in needed if name not in run.explainers), "")
+    needed += ["attnlrp"] if spec.column == "delta" else []  # of its margin
+    if missing := [name for name in needed if isinstance(name, str) and name not in run.methods]:
+        return f"method {missing[0]}"
+    masks = {name for name in needed if not isinstance(name, str)}
+    return "" if isinstance(run, TextRun) and masks <= {*run.masks} else "masks of bypassed layers"
 
 
-def _effects(spec: Spec, found: Mapping[str, Measured], runs: Mapping[str, AnyRun]) -> Iterator[Effect]:
+def _layers(run: AnyRun) -> int:
+    return run.layers if isinstance(run, TextRun) else 0
+
+
+def _effects(spec: Spec, runs: Sequence[AnyRun]) -> Iterator[Effect]:
     """The effects of a claim in each run, and if there are several in the mean over all."""
-    paper = (
-        _paper_effects(spec) if any(on_paper_data(runs[name].manifest["config"]) for name in found) else {}
-    )
-    for protocol, what in next(iter(found.values()), {}):
-        groups = {name: [name] for name in found} | ({EVERY: list(found)} if len(found) > 1 else {})
+    paper = _paper_value(spec) if any(on_paper_data(run.manifest["config"]) for run in runs) else None
+    groups = {run.name: [run] for run in runs} | ({EVERY: list(runs)} if len(runs) > 1 else {})
+    columns = {run.name: dict(_columns(spec, run)) for run in runs}
+    for protocol, what in product(next(iter(columns.values()), {}), spec.effects):
         for name, members in groups.items():
-            columns, ranks, margins = zip(*(found[one][protocol, what] for one in members), strict=True)
-            rank = None if any(one is None for one in ranks) else pooled(ranks)
-            limits = spec.low, spec.high, float(np.mean(margins))
-            note = _joined(*(_stand_in(runs[one]) for one in members))
-            yield Effect(name, protocol, what, pooled(columns), rank, *limits, paper.get(what), note)
+            sums = [weights(what, _layers(run)) for run in members]
+            if not all(sums):
+                continue
+            of = [columns[run.name][protocol] for run in members]
+            values = [_sum(value, each) for (value, _, _), each in zip(of, sums, strict=True)]
+            rank, margin = None, float(np.mean([margin for *_, margin in of]))
+            if all(
+                ranked and all(isinstance(e, str) for e in each)
+                for (_, ranked, _), each in zip(of, sums, strict=True)
+            ):
+                rank = pooled([_sum(ranked, each) for (_, ranked, _), each in zip(of, sums, strict=True)])
+            printed = None if paper is None else float(_sum(paper, weights(what, 12)))
+            note = _joined(*map(_stand_in, members))
+            yield Effect(
+                name, protocol, what, pooled(values), rank, spec.low, spec.high, margin, printed, note
+            )
+
+
+def _sum(value: Callable[[Any], Any], terms: Weights) -> Any:
+    return sum(weight * value(each) for each, weight in terms.items())
 
 
 def pooled(columns: Sequence[np.ndarray]) -> Interval:
@@ -214,64 +236,28 @@ def pooled(columns: Sequence[np.ndarray]) -> Interval:
     return interval_of(float(np.mean(means)), np.mean(draws, axis=0)[:, 0], n, sum(map(len, columns)) - n)
 
 
-def _measured(spec: Spec, run: AnyRun) -> Iterator[tuple[tuple[str, str], tuple]]:
-    """Effects of a claim in a run, example by example."""
-    for protocol, value, ranked in _columns(spec, run):
-        layers, margin = run.layers if isinstance(run, TextRun) else 0, MARGIN
-        if spec.column == "delta":
-            margin *= abs(defined_mean(value("attnlrp")))
-        try:
-            by_rank = spec.effects(ranked, layers) if ranked else {}
-        except _Missing:  # masks have Pearson's r only
-            by_rank = {}
-        for what, values in spec.effects(value, layers).items():
-            yield (protocol, what), (values, by_rank.get(what), margin)
-
-
-def _columns(spec: Spec, run: AnyRun) -> Iterator[tuple[str, Value, Value | None]]:
-    """Protocols of a column: name, values per example, and the same by rank."""
+def _columns(spec: Spec, run: AnyRun) -> Iterator[tuple[str, tuple[Value, Any, float]]]:
+    """Protocols of a column: values per example, the same by rank (None: no ranks), and the margin."""
     if isinstance(run, (MnistRun, MnistGridRun)):
         for form in MAP_SUFFIXES:
-            yield f"{form} maps", _digit_column(run, form), None
+            yield f"{form} maps", (partial(_of_digits, run, form), None, MARGIN)
     elif isinstance(run, TextRun) and spec.column == "r":
-        ranks = "spearman" in run.options["statistic"]
         for name, protocol in PROTOCOLS.items():
-            ranked = _text_column(run, "r", replace(protocol, statistic="spearman")) if ranks else None
-            yield name, _text_column(run, "r", protocol), ranked
+            by_rank = replace(protocol, statistic="spearman")
+            ranked = partial(run.r, protocol=by_rank) if "spearman" in run.options["statistic"] else None
+            yield name, (partial(run.r, protocol=protocol), ranked, MARGIN)
     elif isinstance(run, TextRun):
-        yield "curves", _text_column(run, spec.column, None), None
+        margin = MARGIN * abs(float(np.nanmean(run.column("attnlrp", spec.column))))
+        yield "curves", (partial(run.column, name=spec.column), None, margin)
 
 
-def _text_column(run: TextRun, column: str, protocol: Protocol | None) -> Value:
-    def value(explanation: Explanation) -> np.ndarray:
-        if isinstance(explanation, str) and explanation not in run.methods:
-            raise _Missing(f"method {explanation}")
-        if not isinstance(explanation, str) and explanation not in run.masks:
-            raise _Missing("masks of bypassed layers")
-        if protocol and protocol.statistic != "pearson" and not isinstance(explanation, str):
-            raise _Missing("ranks of masks")
-        return run.r(explanation, protocol) if protocol else run.column(explanation, column)
-
-    return value
-
-
-def _digit_column(run: MnistRun | MnistGridRun, form: str) -> Value:
+def _of_digits(run: MnistRun | MnistGridRun, form: str, which: tuple[str, str]) -> np.ndarray:
     """Of a run over variants the mean over those whose nets are at least as accurate as the paper's."""
-
-    def value(which: tuple[str, str]) -> np.ndarray:
-        explainer, pair = which[0], COLUMNS[which[1]]
-        if isinstance(run, MnistRun):
-            if explainer not in run.explainers:
-                raise _Missing(f"explainer {explainer}")
-            return run.values(explainer, f"r {pair}{MAP_SUFFIXES[form]}")
-        accurate = [k for k in range(len(run.variants)) if run.accuracy(k).mean() >= ACCURACY]
-        if not accurate:
-            raise _Missing("variant as accurate as the paper's nets")
-        return mean_of_nets(
-            np.stack([mean_of_nets(run.values(k, explainer, pair, map=form)) for k in accurate])
-        )
-
-    return value
+    explainer, pair = which
+    if isinstance(run, MnistRun):
+        return run.values(explainer, f"r {pair}{MAP_SUFFIXES[form]}")
+    of = [mean_of_nets(run.values(k, explainer, pair, map=form)) for k in accurate_variants(run)]
+    return mean_of_nets(np.stack(of))
 
 
 def _stand_in(run: AnyRun) -> str:
@@ -286,83 +272,49 @@ def _joined(*notes: str) -> str:
     return "; ".join(dict.fromkeys(note for note in notes if note))
 
 
-def _paper_effects(spec: Spec) -> Measures:
-    """The same effects in the paper's tables."""
+def _paper_value(spec: Spec) -> Callable[[Any], float]:
+    """The paper's number for an explanation."""
     if spec.task == "mnist":
         rows = {row["explainer"]: row for row in paper_table("table1")}
-        return spec.effects(lambda which: rows[which[0]][PAIRS[COLUMNS[which[1]]]], 0)
-    name = "loo_r" if spec.column == "r" else spec.column
-    table2_rows, tableA3_rows = (
-        [row for row in paper_table(table) if row["dataset"] == DATA[spec.task]]
-        for table in ("table2", "tableA3")
-    )
-    by_method = {row["method"]: row[name] for row in table2_rows}
-    by_mask = {frozenset(row["bypass"]): row[name] for row in tableA3_rows}
-    by_mask[NONE] = by_method["AttnLRP"]
-
-    def value(explanation: Explanation) -> float:
-        if isinstance(explanation, str):
-            return by_method[PAPER_METHODS[explanation]]
-        return by_mask[frozenset(explanation)]
-
-    return spec.effects(value, 12)
+        return lambda which: rows[which[0]][PAIRS[which[1]]]
+    name, of = "loo_r" if spec.column == "r" else spec.column, {}
+    ours = {theirs: method for method, theirs in PAPER_METHODS.items()}
+    for row in (*paper_table("tableA3"), *paper_table("table2")):
+        if row["dataset"] == DATA[spec.task]:
+            of[frozenset(row["bypass"]) if "bypass" in row else ours[row["method"]]] = row[name]
+    of[NONE] = of["attnlrp"]
+    return of.__getitem__
 
 
 def _smaller_gain(number: int, runs: Sequence[AnyRun]) -> Claim:
-    """CP-LRP's gain over AttnLRP on SST minus that on IMDB, for the same model."""
+    """CP-LRP's gain over AttnLRP on SST minus that on IMDB, for each model that was run on both.
+
+    The examples are not the same, so the limits of the difference come from those of the two means (Zou and
+    Donner 2008).
+    """
     printed = {(row["dataset"], row["method"]): row["loo_r"] for row in paper_table("table2")}
-    gains = {name: printed[name, "CP-LRP"] - printed[name, "AttnLRP"] for name in ("SST", "IMDB")}
+    gains = [printed[name, "CP-LRP"] - printed[name, "AttnLRP"] for name in ("SST", "IMDB")]
     effects = []
-    for row in gains_on_both(runs):
-        sst, imdb = row["sst2 run"], row["imdb run"]
+    both = [run for run in runs if isinstance(run, TextRun) and {*PAIR} <= set(run.methods)]
+    for sst, imdb in product(both, repeat=2):
+        if (sst.task, imdb.task) != ("sst2", "imdb") or sst.model != imdb.model:
+            continue
+        of_paper = all(on_paper_data(run.manifest["config"]) for run in (sst, imdb))
         note = _joined(f"n = {sst.n:,} on SST, {imdb.n:,} on IMDB", _stand_in(sst), _stand_in(imdb))
-        effects.append(
-            Effect(
-                f"{sst.name}, {imdb.name}",
-                row["protocol"],
-                "gain on SST - gain on IMDB",
-                row["difference"],
-                paper=gains["SST"] - gains["IMDB"] if dataset_of(sst) and dataset_of(imdb) else None,
-                note=note,
+        for name, at in PROTOCOLS.items():
+            a, b = (paired_difference(*(run.r(rule, at) for rule in PAIR)) for run in (sst, imdb))
+            effect = Effect(
+                f"{sst.name}, {imdb.name}", name, "gain on SST - gain on IMDB", independent_difference(a, b)
             )
-        )
+            effects.append(replace(effect, paper=gains[0] - gains[1] if of_paper else None, note=note))
     why = "" if effects else "no model here was run on both"
     says = "CP-LRP's gain in r over AttnLRP is smaller on IMDB than on SST"
     return Claim(number, "4.3, RQ2; Table 2", says, _rule(0, math.inf), tuple(effects), why)
 
 
-def gains_on_both(runs: Sequence[AnyRun]) -> list[dict[str, Any]]:
-    """CP-LRP's gain over AttnLRP on SST-2 and on IMDB, for each model that was run on both.
-
-    The examples are not the same, so the limits of the difference come from those of the two means (Zou and
-    Donner 2008): d - sqrt((m1 - low1)**2 + (high2 - m2)**2), d + sqrt((high1 - m1)**2 + (m2 - low2)**2).
-
-    Returns
-    -------
-    list
-        Rows `sst2 run`, `imdb run`, `protocol` (a name of `PROTOCOLS`), `sst2` and `imdb` (mean differences
-        of r, intervals), `difference` of the two; a row for each model and protocol.
-
-    >>> gains_on_both([])
-    []
-    """
-    with_both = [
-        run for run in runs if isinstance(run, TextRun) and {"cp-lrp", "attnlrp"} <= set(run.methods)
-    ]
-    rows = []
-    for sst, imdb in product(with_both, repeat=2):
-        if (sst.task, imdb.task) != ("sst2", "imdb") or sst.model != imdb.model:
-            continue
-        for name, protocol in PROTOCOLS.items():
-            on_sst, on_imdb = (run.difference("cp-lrp", "attnlrp", protocol) for run in (sst, imdb))
-            between = independent_difference(on_sst, on_imdb)
-            row = {"sst2 run": sst, "imdb run": imdb, "protocol": name, "sst2": on_sst, "imdb": on_imdb}
-            rows.append({**row, "difference": between})
-    return rows
-
-
 def independent_difference(a: Interval, b: Interval) -> Interval:
-    """Difference of two means over different examples, with limits from theirs (Zou and Donner 2008).
+    """Difference of two means over different examples, with limits from theirs (Zou and Donner 2008):
+    d - sqrt((m1 - low1)**2 + (high2 - m2)**2), d + sqrt((high1 - m1)**2 + (m2 - low2)**2).
 
     Its n is the smaller one.
 

@@ -1,201 +1,334 @@
-"""The report on runs: reading them, all their tables and claims as plain values, and its files. No torch."""
+"""The report on runs: tables and claims next to the paper's, as text and files. No torch."""
 
 from __future__ import annotations
 
-import csv
 import io
-import math
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import xarray as xr
 
-from lrp_companion.checks import InputError, SourceError, as_path
-from lrp_companion.lab.load import AnswerRun, AnyRun, MnistRun, TextRun, load_runs, nearby
-from lrp_companion.lab.paper.claims import Claim, Effect, claims
-from lrp_companion.lab.paper.primary import ahead, by_training, leads_by_data, summary
-from lrp_companion.lab.paper.printed import report, table2_dots, write
+from lrp_companion.checks import SourceError, as_path
+from lrp_companion.lab.load import AnswerRun, AnyRun, MnistRun, TextRun
+from lrp_companion.lab.paper.claims import Claim, claims
+from lrp_companion.lab.paper.primary import MARGIN, UNDECIDED, ahead, by_training, leads_by_data, summary
 from lrp_companion.lab.paper.tables import (
+    BASE_LAYERS,
     MAP_SUFFIXES,
+    PAIR_NAMES,
     Row,
     answers,
+    dataset_of,
     figure2,
     named,
     not_run,
-    ran,
     table1,
     table2,
     tableA3,
 )
 from lrp_companion.metrics import Interval
 from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS
+from lrp_companion.show.tables import Table, cell, table
+
+INTERVALS = "mean and 95 % interval"
+VERDICTS = (
+    f"The margin is {MARGIN} of r, or {100 * MARGIN:.0f} % of AttnLRP's Δ. "
+    "Reproduced: the 95 % interval lies on the paper's side, and the mean is no smaller than the margin; "
+    "contradicted: the same on the other side; no relevant difference: the interval lies within the margin; "
+    "undecided: all else. A claim whose limits are not 0 has no margin. A claim is as good as the weakest of "
+    "its effects, and is judged by Pearson's r at the words, in the mean of the models that were run, with "
+    "intervals over examples"
+)
+REPORT_WIDTH = 140  # characters in a terminal
+CURVE_NAMES = {"lerf": "LeRF", "morf": "MoRF", "delta": "Δ"}
+UNSTATED = " (the paper does not say which it uses)"
+OWN_TITLE = "Agreement with Leave-One-Out (LOO), and perturbation curves"
+PAPER_TITLE = "This project next to the paper (You et al. 2025, arXiv 2510.18810)"
 
 
-def find_runs(results: str | Path = "results") -> list[AnyRun]:
-    """Read the runs in a folder, which may be here or in a folder above.
+# -- tables next to the paper's ------------------------------------------------------------------------------
 
-    Raises
-    ------
-    SourceError : there is no such folder, no run in it, or one that cannot be read.
+
+def table1_beside(run: MnistRun) -> Table:
+    """Table 1 of a run, raw maps and maps that sum to one, next to the paper's: a row per explainer and
+    pair.
     """
-    return load_runs([nearby(results)])
+    by_map = {map: table1(run, map=map) for map in MAP_SUFFIXES}
+    rows = []
+    for k, raw in enumerate(by_map["raw"]):
+        for pair, name in PAIR_NAMES.items():
+            row: Row = {"explainer": raw["explainer"], "pair": name}
+            for map, explainers in by_map.items():
+                row[map] = explainers[k][pair]
+                low, high = explainers[k][f"{pair}, nets"]
+                row[f"{map}, nets"] = f"{cell(low, 2)} to {cell(high, 2)}"
+            rows.append({**row, "paper": raw[f"{pair}, paper"]})
+    first = by_map["raw"][0]
+    low, high = first["accuracy"]
+    columns = {"explainer": "explainer", "pair": "maps"}
+    for map in by_map:
+        columns |= {map: map, f"{map}, nets": "single nets"}
+    columns |= _paper_column(rows)
+    caption = (
+        f"Table 1: mean r between maps ({INTERVALS} over {first['n']:,} images, of the mean over nets; "
+        f"single nets: smallest and largest mean of one net). {_run_caption(run)}; nets: {first['nets']}, "
+        f"accuracy {low:.3f} to {high:.3f}. Protocols: raw maps, and maps divided by their sum"
+    )
+    if any(row["paper"] is not None for row in rows):
+        caption += ". paper: as the paper reports it, from another net of 85 % accuracy; its left is Q(KᵀV)"
+    return table(rows, columns=columns, caption=caption)
 
 
-def find_trainings(results: str | Path = "results") -> list[list[TextRun]]:
-    """Read runs of models trained again with another seed, from the folder `trainings` in `results`.
+TABLES = {
+    "methods": (table2, ["method"], "Table 2, ", ""),
+    "masks": (tableA3, ["path", "bypassed"], "Table A3, ", "layers bypassed: "),
+}
+"""Of the tables of a run on texts: the rows, what names them, the paper's number, and the title."""
 
-    The name of a model that was trained again is that of the first one, then `-seed-` and the seed, as in
-    `companion-6-seed-1`. Models `name-seed-0`, `name-seed-1`, ... without a first one of the plain name are
-    a group of their own.
 
-    Returns
-    -------
-    list
-        First a list for each run in `results` whose model was trained again and run on the same task: the
-        run itself, then the others, by name. Then the groups of their own. Empty if there is no folder
-        `trainings`.
+def r_table(run: TextRun, name: str, *, statistic: str = "pearson") -> Table:
+    """Agreement with LOO under the three protocols, next to the paper's Table 2 ("methods") or A3 ("masks").
 
-    Raises
-    ------
-    SourceError : there is no folder of runs, no run in it, or one that cannot be read.
-
-    >>> [[run.model for run in group] for group in find_trainings("results")]  # doctest: +SKIP
+    The paper's are Pearson's r; by rank there are no values of the paper's.
     """
-    folder = nearby(results) / "trainings"
-    repeats = [run for run in load_runs([folder]) if isinstance(run, TextRun)] if folder.is_dir() else []
-    groups: dict[tuple[str, str], list[TextRun]] = {}
-    for run in sorted(repeats, key=lambda run: run.model):
-        groups.setdefault((run.task, run.model.rpartition("-seed-")[0]), []).append(run)
-    firsts = {(run.task, run.model): run for run in find_runs(results) if isinstance(run, TextRun)}
-    begun = [[first, *groups.pop(key)] for key, first in firsts.items() if key in groups]
-    return [*begun, *(group for (_, model), group in groups.items() if model and len(group) > 1)]
+    rows_of, keys, _, _ = TABLES[name]
+    by_protocol = {
+        name: rows_of(run, protocol=replace(protocol, statistic=statistic))
+        for name, protocol in PROTOCOLS.items()
+    }
+    rows = []
+    for same in zip(*by_protocol.values(), strict=True):  # one row of every protocol
+        row = {key: same[0][key] for key in keys} | {"paper": same[0]["r, paper"]}
+        rows.append(row | {name: cells["r"] for name, cells in zip(by_protocol, same, strict=True)})
+    columns = {key: key for key in (*keys, *by_protocol)} | _paper_column(rows)
+    ranked = "" if statistic == "pearson" else " by rank"
+    what = "agreement with LOO" + ranked if name == "methods" else ""
+    title = f"{what}: mean r" if what else "mean r with LOO"
+    caption = _caption(run, name, f"{title} ({INTERVALS}) under three protocols", paper=not ranked)
+    return table(rows, columns=columns, caption=caption)
 
 
-def as_plain(value: Any) -> Any:
-    """Rows, intervals and claims as values that JSON can hold; undefined numbers become None.
+def curve_table(run: TextRun, name: str) -> Table:
+    """Perturbation curves next to the paper's Table 2 ("methods") or A3 ("masks")."""
+    rows_of, keys, _, _ = TABLES[name]
+    rows = rows_of(run)
+    columns = {key: key for key in keys}
+    for curve, heading in CURVE_NAMES.items():
+        columns[curve] = heading
+        if any(row[f"{curve}, paper"] is not None for row in rows):
+            columns[f"{curve}, paper"] = "paper"
+    chunk = run.manifest["config"]["chunk"]
+    step = "one token" if chunk == 1 else f"{chunk} contiguous tokens"
+    note = f"Protocol: raw maps read at the words rank the tokens, special tokens stay, {step} a step"
+    title = f"perturbation curves{',' if name == 'masks' else ':'} mean logit ({INTERVALS})"
+    return table(rows, columns=columns, caption=_caption(run, name, title, note))
 
-    >>> as_plain({"r": Interval(0.5, 0.25, float("nan"), 3)})
-    {'r': {'mean': 0.5, 'low': 0.25, 'high': None, 'n': 3, 'undefined': 0, 'level': 0.95}}
+
+def _caption(run: TextRun, name: str, title: str, note: str = "", *, paper: bool = True) -> str:
+    _, _, number, what = TABLES[name]
+    last = "paper: the value before it as the paper reports it, from another model"
+    if not dataset_of(run):
+        last = "" if run.own else "Other data than the paper's: its values are left out"
+    elif name == "masks" and run.layers != BASE_LAYERS:
+        last = f"The paper's model has 12 layers, this one {run.layers}: the paper's values are left out"
+    title = f"{'' if run.own else number}{what}{title}"
+    parts = [title[:1].upper() + title[1:], _run_caption(run), note, last if paper else ""]
+    return ". ".join(filter(None, parts))
+
+
+def _run_caption(run: AnyRun) -> str:
+    return f"{run.model} on {run.manifest['data']}; n = {run.n:,}, run {run.manifest['key']}"
+
+
+def _paper_column(rows: Sequence[Row]) -> dict[str, str]:
+    return {"paper": "paper"} if any(row["paper"] is not None for row in rows) else {}
+
+
+def answer_table(run: AnswerRun) -> Table:
+    """Agreement with LOO on the answers of a language model."""
+    lengths = [len(logits) for logits in run.tables["answers"]["logits"].to_pylist()]
+    caption = (
+        f"Answers: mean r with LOO ({INTERVALS} over prompts), of the map of each token of an answer, and of "
+        f"the sum of its maps. {_run_caption(run)}; {min(lengths)} to {max(lengths)} tokens an answer"
+    )
+    return table(answers(run), caption=caption)
+
+
+def primary_tables(runs: Sequence[AnyRun]) -> list[Table]:
+    """The primary analysis of the runs on each data set, and below it each training's mean difference."""
+    out = []
+    for data, of in leads_by_data(runs).items():
+        found = summary(of)
+        count = found.encoders.iloc[0]
+        unit = f"over {count} encoders; one is a model's name without -seed-1" if count > 1 else "one encoder"
+        caption = (
+            f"Primary analysis, {data}: d, r of CP-LRP minus r of AttnLRP (mean and 95 % interval, {unit}); "
+            f"level: within {MARGIN}. The first row is the primary one"
+        )
+        out.append(table(found, caption=caption, digits=3))
+        caption = "Mean d of each training (95 % interval, examples)"
+        out.append(table(by_training(of), caption=caption, digits=3))
+    return out
+
+
+# -- text ----------------------------------------------------------------------------------------------------
+
+
+def report(runs: Sequence[AnyRun]) -> str:
+    """The whole report as plain text for a terminal.
+
+    Lines are at most 140 characters wide, as far as the names of runs allow.
     """
-    if isinstance(value, Claim):
-        return as_plain({"verdict": value.verdict, "by run": value.by_run(), **vars(value)})
-    if isinstance(value, Effect):
-        return as_plain({"verdict": value.verdict, "verdict by rank": value.rank_verdict, **vars(value)})
-    if isinstance(value, Interval):
-        return as_plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): as_plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [as_plain(item) for item in value]
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else None
-    return value
+    runs = _some(runs)
+    own = all(run.own for run in runs)
+    protocols = "\n".join(f"  {name}: {protocol}" for name, protocol in PROTOCOLS.items())
+    sections = [OWN_TITLE if own else PAPER_TITLE, *map(_run_summary, runs)]
+    if not all(isinstance(run, AnswerRun) for run in runs):
+        sections.append(f"Protocols of agreement with LOO{'' if own else UNSTATED}:\n{protocols}")
+    sections += map(_terminal_text, primary_tables(runs))
+    sections += (section for run in runs for section in _run_sections(run))
+    sections += [] if own else _claims_sections(runs)
+    sections += (
+        _wrap(f"Not run here: {row['model']} ({row['data']}). To run it: {row['command']}")
+        for row in not_run(runs)
+    )
+    return "\n\n".join(sections) + "\n"
 
 
-def report_rows(runs: Sequence[AnyRun]) -> dict[str, Any]:
-    """All tables, what was run and was not, and the claims, as plain values."""
+def _some(runs: Sequence[AnyRun]) -> list[AnyRun]:
     if not runs:
         hint = "make one with lrp-companion run"
         raise SourceError("report", got="no runs", expected="at least one", hint=hint)
-    known = named(runs)
-    tables = {run.name: _tables(run) for run in known}
-    rows = {"runs": ran(known), "not run": not_run(runs), "primary": primary_rows(known)}
-    return as_plain({**rows, "tables": tables, "claims": claims(runs)})
+    return named(runs)
+
+
+def _claims_sections(runs: Sequence[AnyRun]) -> list[str]:
+    """The paper's claims, which are tested on its data and their stand-ins; readings of its tables apart."""
+    judged = claims(runs)
+    parts = {"Claims": False, "Readings of the paper's tables": True}
+    of = {title: [claim for claim in judged if claim.reading == reading] for title, reading in parts.items()}
+    sections = [part for title, every in of.items() for part in (f"== {title} ==", *map(_claim_text, every))]
+    return [sections[0], _wrap(f"{VERDICTS}."), *sections[1:]]
+
+
+def _run_sections(run: AnyRun) -> list[str]:
+    """A run's heading and its tables as text."""
+    heading = f"== {run.name} =="
+    if isinstance(run, MnistRun):
+        return [heading, _terminal_text(table1_beside(run))]
+    if isinstance(run, AnswerRun):
+        return [heading, _terminal_text(answer_table(run))]
+    if not isinstance(run, TextRun):
+        return [heading, f"{len(run.variants)} variants of the nets: see the chapter on the protocol."]
+    shown = [r_table(run, "methods")]
+    shown += [r_table(run, "methods", statistic="spearman")] if "spearman" in run.options["statistic"] else []
+    shown.append(curve_table(run, "methods"))
+    shown += [r_table(run, "masks"), curve_table(run, "masks")] if run.masks else []
+    no_masks = [] if run.masks else [f"No {'' if run.own else 'Table A3: a run without '}masks"]
+    return [heading, *map(_terminal_text, shown), *no_masks]
+
+
+def _wrap(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        text, REPORT_WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _terminal_text(shown: Table) -> str:
+    """A table for a terminal: its caption wrapped."""
+    return f"{_wrap(shown.caption or '')}\n{replace(shown, caption=None)!r}"
+
+
+def _run_summary(run: AnyRun) -> str:
+    """A run in a few lines, from its manifest: model, data, n, time, hardware, commit."""
+    of, last, cut = run.manifest, run.manifest["sessions"][-1], 0
+    if isinstance(run, TextRun):
+        cut = int((run.example_column("whole") > run.example_column("tokens")).sum())
+    known = all(each["seconds"] is not None and "stopped by" not in each for each in of["sessions"])
+    minutes = f"{run.seconds / 60:.1f} minutes" if known else "unknown, as a session was killed or still runs"
+    size = f"n = {run.n:,} of {of['examples']:,}" + ("" if of.get("finished") else ", not finished")
+    size += f", {cut} texts cut at the model's length" if cut else ""
+    machine = [f"{last['hardware']['cores']} cores of {last['hardware']['cpu']}"]
+    machine += last["hardware"].get("gpus", [])
+    heading = f"{run.name}: {run.model} on {of['data']}; {size}; key {of['key']}"
+    return _wrap(f"{heading}; time: {minutes}; {', '.join(machine)}; commit {last['commit']}", "  ")
+
+
+def _claim_text(claim: Claim) -> str:
+    shown = f", n could show {claim.detectable:.2f}" if claim.verdict == UNDECIDED else ""
+    heading = f"{claim.number:2}. {claim.verdict}{shown}: {claim.says} ({claim.where})"
+    lines = [_wrap(f"{heading}. The paper's side: {claim.rule}.", "    ")]
+    for run, verdict in claim.by_run().items():
+        lines.append(f"    {run}: {verdict}")
+        for effect in (effect for effect in claim.effects if effect.run == run):
+            paper = "" if effect.paper is None else f"; the paper {effect.paper:.2f}"
+            note = f"; {effect.note}" if effect.note else ""
+            rank = f"; by rank {effect.rank.text(2)}: {effect.rank_verdict}" if effect.rank else ""
+            value = f"{effect.value.text(2)}, n = {effect.value.n:,}: {effect.verdict}{rank}{paper}{note}"
+            lines.append(_wrap(f"      {effect.protocol}: {effect.what} {value}", "        "))
+    return "\n".join([*lines, *([_wrap(f"    {claim.why}", "    ")] if claim.why else [])])
 
 
 def primary_rows(runs: Sequence[AnyRun]) -> list[Row]:
     """The primary analysis: by data and reading the summary, then the mean difference of each training."""
-    return [
-        {"data": data, "reading": name, "encoder": encoder, "training": training, "d": value, "ahead": word}
-        for data, of in leads_by_data(runs).items()
-        for encoder, training, name, value, word in [
-            *(("all", "all", name, row.d, row.ahead) for name, row in summary(of).iterrows()),
-            *(
-                (*key, name, value, ahead(value))
-                for key, row in by_training(of).iterrows()
-                for name, value in row.items()
-            ),
+    rows = []
+    for data, of in leads_by_data(runs).items():
+        each = [(("all", "all"), name, row.d) for name, row in summary(of).iterrows()]
+        each += [(key, name, d) for key, row in by_training(of).iterrows() for name, d in row.items()]
+        rows += [
+            {"data": data, "reading": name, "encoder": key[0], "training": key[1], "d": d, "ahead": ahead(d)}
+            for key, name, d in each
         ]
-    ]
+    return rows
 
 
-def _tables(run: AnyRun) -> Row:
-    """The tables of a run, by protocol, or for a run on digits by map."""
-    if isinstance(run, MnistRun):
-        return {f"{map} maps": {"table1": table1(run, map=map)} for map in MAP_SUFFIXES}
-    if isinstance(run, AnswerRun):
-        return {"answers": answers(run)}
-    if not isinstance(run, TextRun):
-        return {}
-    tables: Row = {}
-    for name, protocol in PROTOCOLS.items():
-        tables[name] = {"protocol": str(protocol), "table2": table2(run, protocol=protocol)}
-        if run.masks:
-            tables[name]["tableA3"] = tableA3(run, protocol=protocol)
-    return tables
+# -- files ---------------------------------------------------------------------------------------------------
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """How text begins that a spreadsheet runs, full-width signs among them."""
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def write_report(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
-    """Write the whole report: `report.txt`, and for every run on texts figures (PNG, PDF) and tables (CSV).
-
-    Raises
-    ------
-    InputError : no runs, or the folder cannot be written.
-    """
-    place = as_path("report", "folder", folder)
-    report(runs, out=place / "report.txt")
-    files = [place / "report.txt"]
-    if rows := primary_rows(named(runs)):
-        files += [place / "primary.csv", place / "primary.tex"]
-        write(files[-2], _as_csv(rows))
-        write(files[-1], _as_latex(rows))
-    with_masks = any(isinstance(run, TextRun) and run.masks for run in runs)
-    for run in named(runs):
-        stem = _stem(run)
+    """Write the whole report: `report.txt`, and of every run on texts figures and tables (CSV)."""
+    known, place = _some(runs), as_path("report", "folder", folder)
+    files = {"report.txt": report(runs).encode()}
+    if rows := primary_rows(known):
+        files |= {"primary.csv": _as_csv(rows), "primary.tex": _as_latex(rows)}
+    for run in known:
+        stem, of = _stem(run), {"run": run.name, "model": run.model}
         if isinstance(run, AnswerRun):
-            files.append(place / f"answers-{stem}.csv")
-            write(files[-1], _as_csv([{"run": run.name, "model": run.model, **row} for row in answers(run)]))
+            files[f"answers-{stem}.csv"] = _as_csv([{**of, **row} for row in answers(run)])
         if not isinstance(run, TextRun):
             continue
-        drawn = table2_dots(run)
-        for kind in ("png", "pdf"):
-            files.append(place / f"agreement-{stem}.{kind}")
-            write(files[-1], _figure_file(drawn, kind))
-        for table, rows in _text_tables(run):
-            files.append(place / f"{table}-{stem}.csv")
-            write(files[-1], _as_csv(rows))
-    return files + (write_figures(runs, place) if with_masks else [])
+        for name, drawn in _layer_figures(run) if run.masks else ():
+            files |= {f"{name}.{kind}": _figure_file(drawn, kind) for kind in ("png", "pdf")}
+        for name in ("methods", "masks")[: 2 if run.masks else 1]:
+            files[f"{name}-{stem}.csv"] = _as_csv(list(_text_rows(run, name)))
+    place.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (place / name).write_bytes(content)
+    return [place / name for name in files]
 
 
 def _stem(run: AnyRun) -> str:
     """A run's name as part of a file's."""
-    return UNSAFE.sub("-", run.name).strip("-") or run.manifest["key"]
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", run.name).strip("-") or run.manifest["key"]
 
 
-def _text_tables(run: TextRun) -> Iterator[tuple[str, list[Row]]]:
-    """Names and rows of a run's tables: a row per protocol and explanation."""
-    made = {"methods": table2, "masks": tableA3} if run.masks else {"methods": table2}
-    for name, table in made.items():
-        rows = [
-            {"run": run.name, "model": run.model, "data": run.data_name, "protocol": protocol}
-            | ({"statistic": statistic} if name == "methods" else {})
-            | row
-            for statistic in ("pearson", "spearman")[: 2 if name == "methods" else 1]
-            for protocol, choices in PROTOCOLS.items()
-            for row in table(run, protocol=replace(choices, statistic=statistic))
-        ]
-        yield name, rows
+def _text_rows(run: TextRun, name: str) -> Iterator[Row]:
+    """A table of a run on texts: a row per statistic, protocol and explanation."""
+    for statistic in ("pearson", "spearman")[: 2 if name == "methods" else 1]:
+        for protocol, choices in PROTOCOLS.items():
+            of = {"run": run.name, "model": run.model, "data": run.data_name, "protocol": protocol}
+            of |= {"statistic": statistic} if name == "methods" else {}
+            for row in TABLES[name][0](run, protocol=replace(choices, statistic=statistic)):
+                yield of | row
 
 
 def _as_csv(rows: Sequence[Row]) -> bytes:
@@ -206,13 +339,17 @@ def _as_csv(rows: Sequence[Row]) -> bytes:
     method,r,r low,r high,r n
     ig,0.5,0.25,0.75,8
     """
-    empty = {name for name in rows[0] if name.endswith(", paper") and all(row[name] is None for row in rows)}
-    flat = [dict(_cells(row, empty)) for row in rows]
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(flat[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
-    return out.getvalue().encode()
+    flat: list[Row] = [{} for _ in rows]
+    for out, row in zip(flat, rows, strict=True):
+        for name, value in row.items():
+            if isinstance(value, Interval):
+                out |= {name: value.mean, f"{name} low": value.low, f"{name} high": value.high}
+                out[f"{name} n"] = value.n
+            else:
+                out[name] = _harmless(" ".join(map(str, value)) if isinstance(value, list) else value)
+    frame = pd.DataFrame(flat)
+    empty = [name for name in frame if name.endswith(", paper") and frame[name].isna().all()]
+    return frame.drop(columns=empty).to_csv(index=False, lineterminator="\n").encode()
 
 
 def _as_latex(rows: Sequence[Row]) -> bytes:
@@ -221,64 +358,33 @@ def _as_latex(rows: Sequence[Row]) -> bytes:
     return pd.DataFrame(flat).to_latex(index=False, escape=True).encode()
 
 
-def _cells(row: Mapping[str, Any], empty: set[str]) -> Iterator[tuple[str, Any]]:
-    for name, value in row.items():
-        if isinstance(value, Interval):
-            yield name, value.mean
-            yield from ((f"{name} {part}", getattr(value, part)) for part in ("low", "high", "n"))
-        elif name not in empty:
-            yield name, _harmless(" ".join(map(str, value)) if isinstance(value, list) else value)
-
-
 def _harmless(value: Any) -> Any:
-    """A cell that no spreadsheet runs: text that begins like a formula gets an apostrophe, a number none.
+    """A cell that no spreadsheet runs: text that begins like a formula gets an apostrophe.
 
-    >>> [_harmless(cell) for cell in ("=1+1", "@name", "-0.5", -0.5, "ig")]
-    ["'=1+1", "'@name", '-0.5', -0.5, 'ig']
+    >>> [_harmless(cell) for cell in ("=1+1", "@name", -0.5, "ig")]
+    ["'=1+1", "'@name", -0.5, 'ig']
     """
-    if not isinstance(value, str) or not value.lstrip(" ").startswith(FORMULA):
-        return value
-    return value if NUMBER.fullmatch(value) else f"'{value}"
+    return f"'{value}" if isinstance(value, str) and value.lstrip(" ").startswith(FORMULA) else value
 
 
-def write_figures(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
-    """Draw Figure 2 of every run with masks, r under each protocol and Δ, as PNG and PDF; return the files.
-
-    Of own data the files are called layers-..., because the paper has no such figure.
-
-    Raises
-    ------
-    InputError : no run has masks, or the folder cannot be written.
+def _layer_figures(run: TextRun) -> Iterator[tuple[str, Any]]:
+    """Figure 2 of a run with masks, r under each protocol and Δ. Of own data the files are called layers-...,
+    because the paper has no such figure.
     """
     from lrp_companion.show.figures import lines
 
-    place = as_path("report", "folder", folder)
-    with_masks = [run for run in named(runs) if isinstance(run, TextRun) and run.masks]
-    if not with_masks:
-        raise InputError(
-            "report",
-            got="no run with masks",
-            expected="a run of texts with --masks paths",
-            hint="leave out --figures",
+    asked = [("r", name, protocol) for name, protocol in PROTOCOLS.items()]
+    for column, name, protocol in [*asked, ("delta", "curves", DEFAULT_PROTOCOL)]:
+        found = figure2(run, protocol=protocol, column=column)
+        drawn = lines(
+            _by_step(found["paths"]),
+            levels=found["levels"],
+            paper=found["paper"],
+            quantity="mean r with LOO" if column == "r" else "Δ = LeRF − MoRF",
+            title=f"{run.name}, n = {run.n:,}: {name}",
         )
-    files = []
-    for run in with_masks:
-        asked = [("r", name, protocol) for name, protocol in PROTOCOLS.items()]
-        for column, name, protocol in [*asked, ("delta", "curves", DEFAULT_PROTOCOL)]:
-            found = figure2(run, protocol=protocol, column=column)
-            drawn = lines(
-                _by_step(found["paths"]),
-                levels=found["levels"],
-                paper=found["paper"],
-                quantity="mean r with LOO" if column == "r" else "Δ = LeRF − MoRF",
-                title=f"{run.name}, n = {run.n:,}: {name}",
-            )
-            stem = re.sub(r"[^a-z]+", "-", name.lower()).strip("-")
-            for kind in ("png", "pdf"):
-                figure = "layers" if run.own else "figure2"
-                files.append(place / f"{figure}-{_stem(run)}-{stem}.{kind}")
-                write(files[-1], _figure_file(drawn, kind))
-    return files
+        stem = re.sub(r"[^a-z]+", "-", name.lower()).strip("-")
+        yield f"{'layers' if run.own else 'figure2'}-{_stem(run)}-{stem}", drawn
 
 
 def _by_step(paths: Mapping[str, Sequence[Interval]]) -> xr.Dataset:

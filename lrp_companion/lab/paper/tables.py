@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.checks import InputError, choose
-from lrp_companion.lab.labelled import mean
-from lrp_companion.lab.load import AnswerRun, AnyRun, Explanation, MnistRun, TextRun
-from lrp_companion.lab.paper.published import DATA, on_paper_data, paper_paths, paper_table
-from lrp_companion.masks import NONE, mask_label, masks_on_paths, path_masks
+from lrp_companion.lab.load import AnswerRun, AnyRun, Explanation, MnistGridRun, MnistRun, TextRun
+from lrp_companion.lab.paper.published import DATA, on_paper_data, paper_table
+from lrp_companion.masks import NONE, mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
 from lrp_companion.schema import DEFAULT_PROTOCOL, Protocol
@@ -37,10 +35,10 @@ PAPER_METHODS = {
     "cp-lrp": "CP-LRP",
 }
 CURVES = ("lerf", "morf", "delta")
-PAPER_COLUMNS = {"r": "loo_r"} | {name: name for name in CURVES}
 HUB = {"sst2": "textattack/bert-base-uncased-SST-2", "imdb": "fabriceyhc/bert-base-uncased-imdb"}
 """The paper's two classifiers."""
 BASE_LAYERS = 12  # of those two
+ACCURACY = 0.85  # of the paper's nets for digits (appendix B.1.1)
 
 
 def dataset_of(run: AnyRun) -> str | None:
@@ -61,13 +59,11 @@ def table1(run: MnistRun, *, map: str = "raw") -> list[Row]:
         A row per explainer. For each of "left-right", "left-LOO", "right-LOO": the mean over images of the
         mean over nets, with its interval; `<pair>, nets`, the smallest and largest mean of a single net;
         `<pair>, paper`, the paper's value for these products, None where it has none or the data are not
-        its. `n` images,
-        `nets`, `accuracy` (smallest and largest).
+        its. `n` images, `nets`, `accuracy` (smallest and largest).
 
     >>> table1(load_run("results/mnist-plain"))[0]["left-right"].mean  # doctest: +SKIP
     1.0
     """
-    choose("table1", "map", map, tuple(MAP_SUFFIXES))
     printed_rows = paper_table("table1") if on_paper_data(run.manifest["config"]) else []
     paper = {row["explainer"]: row for row in printed_rows}
     accuracy, out = run.accuracy(), []
@@ -85,6 +81,18 @@ def table1(run: MnistRun, *, map: str = "raw") -> list[Row]:
     return out
 
 
+def accurate_variants(run: MnistGridRun) -> list[int]:
+    """The variants whose nets are at least as accurate as the paper's."""
+    return [k for k in range(len(run.variants)) if run.accuracy(k).mean() >= ACCURACY]
+
+
+def mean_of_nets(values: np.ndarray) -> np.ndarray:
+    """The mean over the nets with a value; NaN if none has one."""
+    known = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        return np.where(known, values, 0.0).sum(0) / known.sum(0)
+
+
 def table2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL) -> list[Row]:
     """Table 2: agreement with LOO and perturbation curves of every method.
 
@@ -100,13 +108,11 @@ def table2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL) -> list[Row]:
     >>> table2(load_run("results/sst2-companion"))[0]["r"].mean  # doctest: +SKIP
     1.0
     """
-    dataset = dataset_of(run)
-    by_pearson = protocol.statistic == "pearson"  # as all of the paper's r
-    paper = {row["method"]: row for row in paper_table("table2") if row["dataset"] == dataset and by_pearson}
-    return [
-        {"method": method, **_cells(run, method, protocol, paper.get(PAPER_METHODS.get(method, "")))}
-        for method in run.methods
-    ]
+    dataset = dataset_of(run) if protocol.statistic == "pearson" else None  # as all of the paper's r
+    paper = {row["method"]: row for row in paper_table("table2") if row["dataset"] == dataset}
+    printed = [paper.get(PAPER_METHODS.get(method, "")) for method in run.methods]
+    cells = _cells(run, run.methods, protocol, printed)
+    return [{"method": method, **row} for method, row in zip(run.methods, cells, strict=True)]
 
 
 def tableA3(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL) -> list[Row]:
@@ -117,24 +123,49 @@ def tableA3(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL) -> list[Row]
     list
         A row per path and step: `path`, `bypassed` (in words), `layers`, and the columns of `table2`. The
         paper's model has 12 layers; for a model of other depth its columns are None.
-
-    Raises
-    ------
-    InputError : the run has no masks.
     """
-    needs_masks("tableA3", run)
-    dataset = dataset_of(run)
+    dataset = dataset_of(run) if run.layers == BASE_LAYERS else None
     paper = {
         (row["path"].replace("_", "-"), frozenset(row["bypass"])): row
         for row in paper_table("tableA3")
-        if row["dataset"] == dataset and run.layers == BASE_LAYERS
+        if row["dataset"] == dataset
     }
-    out = []
-    for path, masks in path_masks(run.layers).items():
-        for mask in masks:
-            cells = _cells(run, mask, protocol, paper.get((path, mask)))
-            out.append({"path": path, "bypassed": mask_label(mask), "layers": sorted(mask), **cells})
-    return out
+    steps = [(path, mask) for path, masks in path_masks(run.layers).items() for mask in masks]
+    cells = _cells(run, [mask for _, mask in steps], protocol, [paper.get(step) for step in steps])
+    return [
+        {"path": path, "bypassed": mask_label(mask), "layers": sorted(mask), **row}
+        for (path, mask), row in zip(steps, cells, strict=True)
+    ]
+
+
+def _cells(
+    run: TextRun,
+    explanations: Sequence[Explanation],
+    protocol: Protocol,
+    paper: Sequence[Mapping[str, Any] | None],
+) -> list[Row]:
+    """Columns of Tables 2 and A3."""
+    columns = {name: _intervals(run, explanations, name, protocol) for name in ("r", *CURVES)}
+    rows: list[Row] = [{} for _ in explanations]
+    for k, (row, printed) in enumerate(zip(rows, paper, strict=True)):
+        for name, cells in columns.items():
+            theirs = "loo_r" if name == "r" else name
+            row |= {name: cells[k], f"{name}, paper": printed[theirs] if printed else None}
+        row["n"] = run.n
+    return rows
+
+
+def _intervals(
+    run: TextRun, explanations: Sequence[Explanation], column: str, protocol: Protocol
+) -> list[Interval]:
+    """A column of Tables 2 and A3: one set of draws serves all of it."""
+
+    def made() -> list[Interval]:
+        values = [run.r(e, protocol) if column == "r" else run.column(e, column) for e in explanations]
+        return bootstrap_columns(values)
+
+    measured_under = protocol if column == "r" else None  # curves are the same under every protocol
+    return run.once(("cells", tuple(explanations), column, measured_under), made)
 
 
 ANSWER_COLUMNS = {
@@ -150,11 +181,10 @@ def answers(run: AnswerRun) -> list[Row]:
 
     `r` is that of a token's map, the mean over the tokens of an answer; `r of the sum` that of their sums.
     """
-    means = mean(run.r())
     return [
         {"method": method}
         | {
-            name: means.sel(explainer=method, statistic=statistic, of=of).item()
+            name: bootstrap_mean(run.r().sel(explainer=method, statistic=statistic, of=of).values)
             for name, (statistic, of) in ANSWER_COLUMNS.items()
         }
         for method in run.methods
@@ -170,103 +200,26 @@ def figure2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL, column: str 
         `paths` (name to one interval per step), `levels` (AttnLRP and CP-LRP), `paper` (name to values, or
         None).
     """
-    choose("figure2", "column", column, ("r", *CURVES))
-    needs_masks("figure2", run)
-    cells = {
-        name: [_interval(run, mask, column, protocol) for mask in masks]
-        for name, masks in path_masks(run.layers).items()
-    }
-    ends = {"AttnLRP": NONE, "CP-LRP": frozenset(range(1, run.layers + 1))}
-    levels = {name: _interval(run, mask, column, protocol) for name, mask in ends.items()}
-    paper = None
-    dataset = dataset_of(run)
-    if dataset and run.layers == BASE_LAYERS:
-        paper = paper_paths(dataset, column=PAPER_COLUMNS[column])
-    return {"paths": cells, "levels": levels, "paper": paper}
-
-
-def ran(runs: Sequence[AnyRun]) -> list[Row]:
-    """The runs, from each manifest: model, data, n, key, time, hardware, versions and commit."""
-    return [_ran(run) for run in runs]
-
-
-def _ran(run: AnyRun) -> Row:
-    session, layers, cut = run.manifest["sessions"][-1], None, None
-    if isinstance(run, TextRun):
-        layers = run.layers
-        cut = int((run.example_column("whole") > run.example_column("tokens")).sum())
-    hardware = session["hardware"]
-    machine = [f"{hardware['cores']} cores of {hardware['cpu']}", *hardware.get("gpus", [])]
-    return {
-        "run": run.name,
-        "model": run.model,
-        "layers": layers,
-        "data": run.manifest["data"],
-        "n": run.n,
-        "of": run.manifest["examples"],
-        "finished": bool(run.manifest.get("finished")),
-        "cut": cut,
-        "key": run.manifest["key"],
-        "minutes": run.seconds / 60 if _timed(run) else None,
-        "hardware": ", ".join(machine),
-        "versions": ", ".join(f"{name} {version}" for name, version in session["versions"].items()),
-        "commit": session["commit"],
-    }
+    paths: dict[str, list[Interval]] = {}
+    paper: dict[str, list[Any]] = {}
+    for row in tableA3(run, protocol=protocol):
+        paths.setdefault(row["path"], []).append(row[column])
+        paper.setdefault(row["path"], []).append(row[f"{column}, paper"])
+    ends = (NONE, frozenset(range(1, run.layers + 1)))
+    levels = dict(zip(("AttnLRP", "CP-LRP"), _intervals(run, ends, column, protocol), strict=True))
+    printed = any(value is not None for values in paper.values() for value in values)
+    return {"paths": paths, "levels": levels, "paper": paper if printed else None}
 
 
 def not_run(runs: Sequence[AnyRun]) -> list[Row]:
     """The paper's classifiers without a run: `model`, `data`, `command`; none if all data are the user's."""
-    if runs and all(run.own for run in runs):
-        return []
-    there = {(run.task, run.model) for run in runs if isinstance(run, TextRun)}
+    command = "lrp-companion run {0} --model {1} --source hub --device cuda --out runs/{0}-bert"
+    there = {(run.task, run.model) for run in runs}
     return [
-        {"model": model, "data": DATA[task], "command": _hub_command(task)}
+        {"model": model, "data": DATA[task], "command": command.format(task, model)}
         for task, model in HUB.items()
-        if (task, model) not in there
+        if (task, model) not in there and not (runs and all(run.own for run in runs))
     ]
-
-
-def _timed(run: AnyRun) -> bool:
-    """Whether the time of every session is known: not if one was killed, or is still running."""
-    sessions = run.manifest["sessions"]
-    return all(session["seconds"] is not None and "stopped by" not in session for session in sessions)
-
-
-def _hub_command(task: str) -> str:
-    return f"lrp-companion run {task} --model {HUB[task]} --source hub --device cuda --out runs/{task}-bert"
-
-
-def _cells(
-    run: TextRun, explanation: Explanation, protocol: Protocol, paper: Mapping[str, Any] | None
-) -> Row:
-    row: Row = {}
-    for column in ("r", *CURVES):
-        row[column] = _interval(run, explanation, column, protocol)
-        row[f"{column}, paper"] = paper[PAPER_COLUMNS[column]] if paper else None
-    return {**row, "n": run.n}
-
-
-def _interval(run: TextRun, explanation: Explanation, column: str, protocol: Protocol) -> Interval:
-    """A cell of Table 2 or A3."""
-    measured_under = protocol if column == "r" else None  # curves are the same under every protocol
-    cells = run.once(("cells", column, measured_under), lambda: _intervals(run, column, protocol))
-    return cells[explanation if isinstance(explanation, str) else frozenset(explanation)]
-
-
-def _intervals(run: TextRun, column: str, protocol: Protocol) -> dict[Explanation, Interval]:
-    """A column of Tables 2 and A3 for all methods and masks: one set of draws serves them all."""
-    masks = {NONE, *(masks_on_paths(run.layers) if run.masks else ())} & set(run.masks)
-    if column == "r" and protocol.statistic != "pearson":
-        masks = set()  # of masks a run has Pearson's r only
-    keys: list[Explanation] = [*run.methods, *sorted(masks, key=sorted)]
-    values = [run.r(key, protocol) if column == "r" else run.column(key, column) for key in keys]
-    return dict(zip(keys, bootstrap_columns(values), strict=True))
-
-
-def needs_masks(operation: str, run: TextRun) -> None:
-    if not run.masks:
-        got, expected = f"{run.name}, a run without masks", "a run with --masks paths"
-        raise InputError(operation, got=got, expected=expected, hint="run it with that")
 
 
 def defined_mean(values: np.ndarray) -> float:
