@@ -137,8 +137,7 @@ def _goals(record: Record) -> str:
 SHORT = (
     ("LOO", "plain loop"),
     ("LOO, bfloat16", "captum FeatureAblation"),
-    ("AttnLRP, 64 tokens", "autograd with fused attention"),
-    ("AttnLRP and CP-LRP, 64 tokens", "autograd with fused attention"),
+    ("AttnLRP, batch of 32", "autograd, modified gradient"),
     ("mask gradient, K = 8", "exact LOO"),
     ("all 4,096 masks, 12 layers", "one run per mask, batched the same"),
 )

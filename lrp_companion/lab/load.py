@@ -156,7 +156,7 @@ class TextRun(Run):
         names = self.methods if explainers is None else explainers
         named = names if isinstance(names, Mapping) else {name: name for name in names}
         each = [self._r_of(explanation) for explanation in named.values()]
-        r = xr.concat(each, pd.Index(list(named), name="explainer"), join="exact")
+        r = xr.concat(each, pd.Index(list(named), dtype=object, name="explainer"), join="exact")
         return r.sel(target=list(self.options["target"])).rename("r")
 
     def _r_of(self, explanation: Explanation) -> xr.DataArray:
@@ -170,7 +170,7 @@ class TextRun(Run):
         raw, *of = xr.broadcast(raw, self.sums(explanation), SUMS.read(table["size"]), *self._loo_sums)
         total, size, total_of_loo, size_of_loo = (each.values for each in of)
         divided = at_map(raw.values, MAPS[1], sums=(total, total_of_loo), sizes=(size, size_of_loo))
-        r = xr.concat([raw, raw.copy(data=divided)], pd.Index(MAPS, name="map"))
+        r = xr.concat([raw, raw.copy(data=divided)], pd.Index(MAPS, dtype=object, name="map"))
         return r.transpose(*AXIS_OPTIONS, "example").assign_coords(example=self.examples)
 
     def sums(self, explanation: Explanation) -> xr.DataArray:
