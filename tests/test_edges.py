@@ -189,7 +189,7 @@ def test_the_page_alone_is_enough() -> None:
 
 
 def test_the_page_has_the_numbers_of_the_record() -> None:
-    page = (RECORDS.parents[1] / "docs" / "edge-formula.md").read_text(encoding="utf-8")
+    page = (RECORDS.parents[1] / "book" / "edge_formula.md").read_text(encoding="utf-8")
     _, _, *rows = page.split("<!-- measured -->\n")[1].split("<!-- end -->")[0].splitlines()
     said = {row[0].strip(): [float(x) for x in row[1:5]] for line in rows if (row := line.split("|")[1:-1])}
     r = agreement(load_run(RECORDS / "sst2-companion")).mean("example")
@@ -199,7 +199,7 @@ def test_the_page_has_the_numbers_of_the_record() -> None:
 
 
 def test_the_page_has_what_shapley_values_say() -> None:
-    page = (RECORDS.parents[1] / "docs" / "edge-formula.md").read_text(encoding="utf-8")
+    page = (RECORDS.parents[1] / "book" / "edge_formula.md").read_text(encoding="utf-8")
     r = with_shapley(load_run(RECORDS / "sst2-companion")).mean("example")
     said = dict(re.findall(r"^\| ([\w -]+) \| (\.\d+ \| \.\d+) \| \|", page, re.MULTILINE))
     assert len(said) == 6
