@@ -59,7 +59,7 @@ def _crossing_table(record: Record) -> str:
     """Between which lengths each method becomes cheaper than LOO."""
     names = record["rows"][0]["ratio"]
     rows = [[_label(name), _crossing_words(record["rows"], name)] for name in names]
-    return _table(["method", "becomes cheaper than exact LOO"], rows)
+    return _table(["method", "cheaper than exact LOO from a length"], rows)
 
 
 def _crossing_words(rows: list[Any], name: str) -> str:

@@ -70,7 +70,7 @@ def outlier_scene(*, reduced: bool = False) -> OutlierScene:
     here = embedded().index(PICKED)
     *maps, loo = (of[here] for of in explained())
     label = load_classifier(MODEL).labels[loo.target]
-    note = "Look at [CLS]: hide it and little changes, yet AttnLRP paints it blue."
+    note = "[CLS] and [SEP] are no words, yet each version colours them."
     return OutlierScene(maps, loo, label=label, note=note, margin=MARGIN, reduced=reduced)
 
 

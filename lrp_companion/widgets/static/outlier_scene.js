@@ -170,7 +170,7 @@ function render({ model, el }) {
     without: button("without", "Count only the words"),
     ranked: button("ranked", "Rank both axes"),
   };
-  const titles = [["Hide a word", "Leave-One-Out"], ...methods.map((name) => [name, "one pass"])];
+  const titles = [["Hide each word", "Leave-One-Out"], ...methods.map((name) => [name, "one pass"])];
   const rows = titles.map(([name, how], k) => {
     const row = tokenRow(tokens, special, name), title = h("p", {}, h("b", {}, name), h("small", {}, how));
     row.paint([loo, ...scores][k]);
@@ -178,6 +178,7 @@ function render({ model, el }) {
   });
   const sides = [0, 1].map((method) => panel(data, method)), counted = h("span", { class: "lrp-readout" });
   const every = tokens.map(() => true), words = special.map((mark) => !mark);
+  const note = h("span", { class: "lrp-quiet" });
   el.replaceChildren(
     ...rows,
     h(
@@ -185,7 +186,7 @@ function render({ model, el }) {
       { class: "lrp-controls" },
       buttons.without,
       ...(data.reduced ? [] : [buttons.ranked]),
-      ...(data.note ? [h("span", { class: "lrp-quiet" }, data.note)] : []),
+      ...(data.note ? [note] : []),
     ),
     h("div", { class: "lrp-scene" }, sides.map(({ node }) => node)),
     h("p", { class: "lrp-quiet" }, counted),
@@ -196,11 +197,13 @@ function render({ model, el }) {
     buttons.without.setAttribute("aria-pressed", String(without));
     buttons.ranked.setAttribute("aria-pressed", String(ranked));
     el.classList.toggle("lrp-scene-words", without);
+    note.textContent = without ? "Press again to count every token." : data.note;
     const r = scores.map((map) => agreement(loo, map, without ? words : every, ranked));
     const verdict = verdicts(r, data.margin);
     const what = without ? "words" : "every token", of = ranked ? " of ranks (Spearman)" : " (Pearson)";
     const kind = data.reduced ? "r" : `r${of}`;
-    counted.textContent = `Each dot is a token; a ring is not counted. On a rising line ${kind} is 1.`;
+    counted.textContent = "Orange, line below: for the answer. Blue, dots above: against. " +
+      `A ring does not count. On a rising line ${kind} is 1.`;
     const each = sides.map(({ paint }, k) => paint(without, ranked, verdict[k]));
     live.say(`Counted: ${what}. r with LOO: ${each.join(", ")}`);
   });
