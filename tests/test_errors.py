@@ -44,7 +44,7 @@ AWAY = "completion with a target or a position"
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     # kind of network, how `attribute` is called ("loo" of "a film" else), and what is said
     ("bert", {"inputs": []}, "no texts"),
-    ("bert", {"inputs": ["fine", " \n"]}, "text 1, which is empty or only whitespace"),
+    ("bert", {"inputs": ["fine", " \n"]}, "text 1 which is empty or only whitespace"),
     ("bert", {"inputs": ["fine", b"film"]}, "text 1 of type bytes"),
     ("bert", {"inputs": "\u200b\u0000"}, "text 0 with no token but special ones"),
     ("bert", {"inputs": ["film", "film " * 60]}, "text 1 of 62 tokens; expected at most 32 tokens"),
@@ -103,7 +103,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("llama", {"completion": " warm", "position": 1}, AWAY),
     ("llama", {"completion": " warm dull", "contrast": " dull"}, "as many tokens as the completion, 2"),
     ("llama", {"completion": " warm", "contrast": " dull", "output": "margin"}, "output 'margin'"),
-    ("llama", {"inputs": ["a film", "dull"], "completion": " warm"}, "a text of type list"),
+    ("llama", {"inputs": ["a film", "dull"], "completion": " warm"}, "2 texts of type list"),
     ("llama", {"target": " the film" * 40}, "tokens, .' the', .*; expected the text of one token"),
 ]
 
@@ -135,7 +135,7 @@ def test_what_other_functions_refuse(clf: Classifier) -> None:
         ("62 tokens", layer_lattice, {"text": "film " * 60}),
         ("target 3", layer_lattice, {"target": 3}),
         ("epsilon -1", layer_lattice, {"epsilon": -1}),
-        ("a text of type list", layer_lattice, {"text": ["film"]}),
+        ("1 texts of type list", layer_lattice, {"text": ["film"]}),
         ("layer 99", layer_relevance, {"bypass": [99]}),
         ("target 'x'", removal_evaluator, {"target": "x"}),
         ("removal 'x'", removal_evaluator(clf, "film", target=0, removal="x"), {"keep": [[True] * 3]}),
@@ -210,7 +210,7 @@ def test_models_of_another_kind(tmp_path: Path) -> None:
         BloomConfig(n_layer=1, n_head=1, hidden_size=4, vocab_size=9, pad_token_id=0)
     ).save_pretrained(tmp_path / "bloom")
     text = message(ModelError, load_classifier, tmp_path / "bloom")
-    assert f"family 'bloom'; expected one of {', '.join(FAMILIES)}" in text
+    assert "of family 'bloom'" in text and f"expected one of {', '.join(FAMILIES)}" in text
 
     model, tokenizer = build("bert")
     BertForMultipleChoice(model.config).save_pretrained(tmp_path / "choice")

@@ -304,7 +304,7 @@ class TestStopped:
         pq.write_table(table, place / "validation.parquet")
         call = ["run", "sst2", "--source", "folder", "--data-dir", str(tmp_path / "data")]
         more = ["--model", str(model), "--out", str(tmp_path / "run"), "--methods", "loo", "--quiet"]
-        assert "row 2 of sst2/validation: a text, which is empty" in refused([*call, *more, "--seed", "3"])
+        assert "row 2 of sst2/validation: a text which is empty" in refused([*call, *more, "--seed", "3"])
 
 
 class TestProcesses:

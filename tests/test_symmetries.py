@@ -154,7 +154,7 @@ def test_what_it_prints_and_writes() -> None:
 
 def test_bad_input_is_refused() -> None:
     clf, texts = tiny("bert")
-    with pytest.raises(KeyError, match="keys"):
+    with pytest.raises(InputError, match="name 'keys'"):
         symmetries(clf, texts, names=["keys"])
     with pytest.raises(InputError, match="method 'magic'"):
         symmetries(clf, texts, methods=["magic"])

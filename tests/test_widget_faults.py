@@ -69,7 +69,7 @@ def test_paths_are_what_perturbation_curve_says(clf: Any) -> None:
             # batches differ, and so the last bits
             assert method[order]["logits"] == pytest.approx(curve.logits, abs=1e-12)
             assert method[order]["mean"] == pytest.approx(curve.mean_logit, abs=1e-12)
-    with pytest.raises(InputError, match="one map per text"):
+    with pytest.raises(InputError, match="expected one of each text"):
         perturbation_paths(clf, TEXTS, {"loo": maps["loo"][::-1]})
 
 

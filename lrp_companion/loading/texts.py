@@ -122,7 +122,9 @@ def listed(texts: Any) -> list[tuple[str, Any]]:
     kind, texts = kind_of(texts)
     one = kind or isinstance(texts, (bytes, Mapping, Set)) or getattr(texts, "ndim", 1) != 1
     items = [(kind, texts)] if one else [kind_of(item) for item in texts]
-    for k, (kind, item) in enumerate(items or [("", None)]):
+    if not items:
+        raise InputError("encode", got="no texts", expected="one text or more", hint="pass a text")
+    for k, (kind, item) in enumerate(items):
         sides = item if kind == "pair" and len(item) == 2 else (item,)
         strings = all(isinstance(side, str) for side in sides)
         if not (kind in ("ids", "chat") or (strings and all(side.strip() for side in sides))):
