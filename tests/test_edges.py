@@ -201,7 +201,7 @@ def test_the_page_has_the_numbers_of_the_record() -> None:
 def test_the_page_has_what_shapley_values_say() -> None:
     page = (RECORDS.parents[1] / "book" / "edge_formula.md").read_text(encoding="utf-8")
     r = with_shapley(load_run(RECORDS / "sst2-companion")).mean("example")
-    said = dict(re.findall(r"^\| ([\w -]+) \| (\.\d+ \| \.\d+) \| \|", page, re.MULTILINE))
+    said = dict(re.findall(r"^\| ([\w -]+) \| (\.\d+ \| \.\d+) \|$", page, re.MULTILINE))
     assert len(said) == 6
     for name, means in zip(map(METHODS.get, r.explainer.values), r.values, strict=True):
         if name in said:

@@ -383,7 +383,7 @@ REFUSED: list[tuple[Any, Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("model", "given", "said"), REFUSED, ids=str)
+@pytest.mark.parametrize(("model", "given", "said"), REFUSED, ids=range(len(REFUSED)))
 def test_ids_and_talks_that_cannot_be_read_are_refused(model: Any, given: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         load_classifier(*model()).encode(given)

@@ -50,7 +50,7 @@ def test_a_network_comes_with_its_tokenizer_and_is_a_classifier() -> None:
     for given, kind, words in (
         ((network,), ModelError, "without its tokenizer"),
         ((nn.Linear(2, 2), tokenizer), AttributeError, "config"),
-        ((network.bert, tokenizer), ModelError, "saved as BertModel; expected one of"),
+        ((network.bert, tokenizer), ModelError, "saved as BertModel; expected a class"),
     ):
         with pytest.raises(kind, match=words):
             load_classifier(*given)

@@ -286,7 +286,8 @@ def read(files: Readable, tokenizer: Any) -> tuple[Any, Any]:
     config, name = files.config, files.place.name
     if config.model_type not in FAMILIES or task_of(config.architectures) is None:
         got = f"{name!r} of family {config.model_type!r}, saved as {', '.join(config.architectures or [])}"
-        expected = f"one of {', '.join(FAMILIES)}; a classifier, or a class that ends in {', '.join(TASKS)}"
+        known = config.model_type in FAMILIES
+        expected = f"a class that ends in {', '.join(TASKS)}" if known else f"one of {', '.join(FAMILIES)}"
         raise ModelError("load_classifier", got=got, expected=expected, hint="choose such a model")
     network, report = files.network(config)
     images = network.main_input_name == "pixel_values"
