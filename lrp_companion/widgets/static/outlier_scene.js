@@ -170,7 +170,7 @@ function render({ model, el }) {
     without: button("without", "Count only the words"),
     ranked: button("ranked", "Rank both axes"),
   };
-  const titles = [["Hide each word", "Leave-One-Out"], ...methods.map((name) => [name, "one pass"])];
+  const titles = [["Hide words", "Leave-One-Out"], ...methods.map((name) => [name, "one pass"])];
   const rows = titles.map(([name, how], k) => {
     const row = tokenRow(tokens, special, name), title = h("p", {}, h("b", {}, name), h("small", {}, how));
     row.paint([loo, ...scores][k]);
