@@ -119,7 +119,13 @@ def test_other_activations(activation: str) -> None:
 
 @pytest.mark.parametrize(
     ("activation", "slope"),
-    [(torch.nn.functional.gelu, 0.5), (torch.tanh, 1.0), (torch.relu, 0.0), (torch.nn.functional.silu, 0.5)],
+    [
+        (torch.nn.functional.gelu, 0.5),
+        (torch.tanh, 1.0),
+        (torch.relu, 0.0),
+        (torch.nn.functional.silu, 0.5),
+        (torch.nn.ReLU(inplace=True), 0.0),
+    ],
 )
 def test_slope_at_zero(activation, slope: float) -> None:
     with torch.no_grad():  # also where no gradient is kept
