@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from lrp_companion.checks import InputError
-from lrp_companion.tape.batching import budget
+from lrp_companion.tape.encoder import budget
 
 MEMORY = 2 << 30
 """Bytes that `all_masks` may use by default."""
@@ -26,11 +26,9 @@ class _Map(Protocol):
 
 
 class _Layer(Protocol):
-    def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor: ...
-
-    def backward_and_angles(
-        self, g: Tensor, *, bypass: bool, eps: float = 0.0
-    ) -> tuple[Tensor, tuple[Tensor, ...]]: ...
+    def backward(
+        self, g: Tensor, *, bypass: bool, eps: float = 0.0, at_angles: list[Tensor] | None = None
+    ) -> Tensor: ...
 
     def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]: ...
 
@@ -170,6 +168,5 @@ def parts_and_angles(
     """
     g, at_angles = tape.head.backward(start, eps=epsilon), list[Tensor]()
     for number in range(len(tape.layers), 0, -1):
-        g, of_layer = tape.layers[number - 1].backward_and_angles(g, bypass=number in mask, eps=epsilon)
-        at_angles += of_layer
+        g = tape.layers[number - 1].backward(g, bypass=number in mask, eps=epsilon, at_angles=at_angles)
     return relevance_parts(tape, tape.embedding.backward(g, eps=epsilon)), at_angles

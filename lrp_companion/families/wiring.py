@@ -20,13 +20,6 @@ the first two tokens, joined into one vector.
 """
 
 
-def mapped(part: Linear, x: Tensor) -> Tensor:
-    """`W x + b` of the weights that the way back reads, whatever a call of the module computes: so a module
-    that computes something else has other logits.
-    """
-    return linear(x, part.weight, part.bias)
-
-
 class LinearMap:
     """What stands for a linear module: called with x, it gives `W x + b`."""
 
@@ -48,7 +41,7 @@ class LinearMap:
         return self.weight.shape[0]
 
     def __call__(self, x: Tensor) -> Tensor:
-        return mapped(self, x)
+        return linear(x, self.weight, self.bias)
 
 
 @dataclass(frozen=True)
@@ -213,8 +206,12 @@ class RelativePositions:
         x = self.table(beside(self.table, classes))
         x = x if self.norm is None else self.norm(beside(self.norm, x))
         none = x.new_zeros(1, heads, len(x), width)
-        sides = [None if part is None else mapped(part, beside(part, x)) for part in (self.key, self.query)]
-        return [none if y is None else y.view(1, len(x), heads, width).transpose(1, 2) for y in sides]
+        return [
+            none
+            if part is None
+            else linear(beside(part, x), part.weight, part.bias).view(1, -1, heads, width).transpose(1, 2)
+            for part in (self.key, self.query)
+        ]
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,7 @@ from lrp_companion.loading.texts import (
     tokenised,
 )
 from lrp_companion.schema import MULTI_LABEL, REGRESSION, ModelCard
-from lrp_companion.tape.batching import pad
-from lrp_companion.tape.encoder import Encoder, Readout, Tape
+from lrp_companion.tape.encoder import Encoder, Readout, Tape, pad
 from lrp_companion.words import SPACES, word_spans
 
 __all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]

@@ -22,8 +22,7 @@ from lrp_companion.loading.comparison import row_read
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.registry import METHODS, SHARED
 from lrp_companion.schema import TARGET_CHOICES
-from lrp_companion.tape.batching import budget, token_batches
-from lrp_companion.tape.encoder import Tape
+from lrp_companion.tape.encoder import Tape, budget, token_batches
 from lrp_companion.words import Units, units_of
 
 Targets = Sequence[int | None]

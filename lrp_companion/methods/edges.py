@@ -98,7 +98,7 @@ def removals(tape: Tape) -> list[list[Removal]]:
     out = [[Removal.of_heads(heads, step.context) for heads in step.at_work.groups()] for step in steps]
     head = tape.head
     if head.readout.weights is not None:
-        x = tape.layers[-1].output if head.final_norm is None else head.final_norm.y
+        x = head.final_norm[-1].y if head.final_norm else tape.layers[-1].output
         out.append([Removal.of_mean(head.readout.weights, x, head.pooled)])
     return out
 

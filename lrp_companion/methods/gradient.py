@@ -26,7 +26,7 @@ from lrp_companion.methods.common import (
 from lrp_companion.methods.lrp import check_rules
 from lrp_companion.propagation import relevance_parts
 from lrp_companion.registry import method
-from lrp_companion.tape.batching import budget
+from lrp_companion.tape.encoder import budget
 
 
 @method("gradient-x-input", takes=("output",))

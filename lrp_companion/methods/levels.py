@@ -106,10 +106,8 @@ def layer_relevance(
         lost.append(dict(meter))
         parts = relevance_parts(tape, tape.embedding.backward(g, eps=eps))
         scores.append(parts.pop("word"))
-        keeps(
-            "positions",
-            lambda: torch.stack([part.sum() for part in [torch.zeros_like(scores[-1]), *parts.values()]]),
-        )
+        others = [part.sum() for part in [torch.zeros_like(scores[-1]), *parts.values()]]
+        keeps("positions", torch.stack(others))
         lost.append(dict(meter))
     causes = (*CAUSES, "cuts") if cuts else CAUSES
     by_cause = {cause: np.diff([row[cause] for row in lost], prepend=0.0) for cause in causes}

@@ -28,7 +28,7 @@ from lrp_companion.checks import InputError, shown, whole
 from lrp_companion.methods.common import Request, gradients, to_numpy, unit_choice, watch
 from lrp_companion.methods.perturbation import loo
 from lrp_companion.registry import method
-from lrp_companion.tape.batching import budget, token_batches
+from lrp_companion.tape.encoder import budget, token_batches
 
 APART = 1e-6
 """Least distance of two nodes: nearly equal nodes have nearly infinite weights."""

@@ -41,9 +41,8 @@ from lrp_companion.methods.common import (
 )
 from lrp_companion.registry import method
 from lrp_companion.schema import REMOVALS
-from lrp_companion.tape.batching import budget, token_batches
-from lrp_companion.tape.packed import packed_logits
-from lrp_companion.tape.rows import Row, Whole
+from lrp_companion.tape.encoder import budget, token_batches
+from lrp_companion.tape.packed import Row, Whole, packed_logits
 from lrp_companion.words import Units
 
 
