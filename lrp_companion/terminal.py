@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from lrp_companion.checks import CompanionError
-from lrp_companion.extras import extra
+from lrp_companion.checks import CompanionError, extra
 
 DONE, READER_GONE, BAD_INPUT, FAULT, STOPPED = 0, 1, 2, 3, 130
 BROKEN = 1

@@ -136,14 +136,14 @@ families = of("families/pre_norm.py", "test_pre_norm.py")
 packed_order = of("tape/packed.py", "test_pre_norm.py")
 rows_order = of("tape/packed.py", "test_pre_norm.py")
 mean_read = of("families/mean_pooled.py", "test_pre_norm.py")
-meter = of("methods/levels.py", "test_model_check.py")
+meter = of("methods/lrp.py", "test_model_check.py")
 read_place = of("tape/encoder.py", "test_tasks.py")
 removed_place = of("methods/perturbation.py", "test_tasks.py")
 read_mask = of("loading/texts.py", "test_tasks.py")
 model_check = of("model_check.py", "test_model_check.py")
 walk = of("propagation.py", "test_propagation.py")
 image = of("toys/linear_attention.py", "test_linear_attention.py")
-product = of("toys/product.py", "test_product.py")
+product = of("toys/__init__.py", "test_product.py")
 faith = of("metrics/faithfulness.py", "test_metrics.py")
 axiom = of("metrics/axioms.py", "test_metrics.py")
 statistic = of("metrics/statistics.py", "test_metrics.py")
@@ -152,7 +152,7 @@ words = of("words.py", "test_words.py")
 attribution = of("attribution.py", "test_attribution.py")
 resampled = of("metrics/statistics.py", "test_boards.py")
 masks = of("masks.py", "test_masks.py")
-levels = of("methods/levels.py", "test_levels.py")
+levels = of("methods/lrp.py", "test_levels.py")
 ENGINE_MAPS = "test_browser_engine.py::test_every_map_is_pythons_on_the_same_weights"
 ENGINE_MASKS = "test_browser_engine.py::test_masks_and_half_open_layers_are_the_lattices"
 AT_SITES = "test_text_methods.py::test_lrp_equals_the_modified_gradient_at_every_site"
@@ -200,7 +200,7 @@ def followed(name: str, old: str, new: str, *, file: str = "loading/comparison.p
 
 soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
 kept = of("tape/attention.py", "test_mask_gradient.py")
-hybrid = of("methods/hybrid.py", "test_hybrid.py")
+hybrid = of("methods/mask_gradient.py", "test_hybrid.py")
 shapley = of("methods/shapley.py", "test_shapley.py")
 symmetry = of("families/symmetries.py", "test_symmetries.py")
 moves = of("invariance.py", "test_symmetries.py")
@@ -212,10 +212,10 @@ answer = of("methods/completion.py", "test_completion.py")
 ANSWERS = "test_completion.py::test_"
 answers = of("methods/perturbation.py", "test_completion.py")
 together = of("methods/common.py", "test_completion.py")
-step = of("toys/softmax_step.py", "test_softmax_step.py")
+step = of("toys/__init__.py", "test_softmax_step.py")
 lattice = of("schema.py", "test_propagation.py", "test_text_methods.py")
 text = of("methods/lrp.py", "test_text_methods.py")
-rollout = of("methods/rollout.py", "test_text_methods.py")
+rollout = of("methods/gradient.py", "test_text_methods.py")
 gradient = of("methods/gradient.py", "test_text_methods.py")
 output = of("methods/common.py", "test_text_methods.py")
 batch = of("tape/encoder.py", "test_encoder.py")
@@ -583,10 +583,10 @@ MUTATIONS: list[Mutation] = [
              file="loading/classifier.py"),
     Mutation("encoder: a slope at 0 from a leaf", "tape/steps.py", "activation(zero.clone())",
              "activation(zero)", ("test_encoder.py::test_slope_at_zero",)),
-    Mutation("modules: a linear map is called", "tape/steps.py", "z = nn.functional.linear(x, linear.weight, linear.bias)",
-         "z = linear(x)",
+    Mutation("modules: a linear map is called", "tape/steps.py",
+             "nn.functional.linear(x, linear.weight, linear.bias)", "linear(x)",
              ("test_modules.py::test_what_computes_something_else_is_refused_in_one_line",)),
-    Mutation("modules: any activation function", "families/modules.py", "if not is_elementwise(activation)",
+    Mutation("modules: any activation function", "families/tasks.py", "if not is_elementwise(activation)",
              "if False", ("test_modules.py::test_what_computes_something_else_is_refused_in_one_line",)),
     Mutation("modules: texts of odd heads are compared once", "loading/comparison.py",
              "or clf.identity.foreign", "",
@@ -653,8 +653,9 @@ MUTATIONS: list[Mutation] = [
     spread("masks gathered elsewhere", "propagation.py", "g.to(home), weight", "g, weight",
            "every_method_and_the_check[electra-False]"),
     spread("removals where words are", "tape/packed.py", "if x.device != layer.device:", "if False:"),
-    spread("attention that stays", "methods/rollout.py", "layer.to(ids.device) for layer", "layer for layer"),
-    spread("a level elsewhere", "methods/levels.py", "g = g.to(layer.output.device)", "g = g * 1",
+    spread("attention that stays", "methods/gradient.py", "layer.to(ids.device) for layer",
+           "layer for layer"),
+    spread("a level elsewhere", "methods/lrp.py", "g = g.to(layer.output.device)", "g = g * 1",
            "every_method_and_the_check[electra-False]"),
     edges("edges: no divisor", "cls(a / (1 - a).scatter(-1, largest, 1.0)", "cls(a / (1 - 0 * a)"),
     edges("edges: nothing is masked above", "[None if k <= number else masked for k", "[None for k"),
@@ -711,7 +712,7 @@ MUTATIONS: list[Mutation] = [
           "total = size"),
     faith("MoRF and LeRF swapped", 'sums if order == "morf" else -sums',
           '-sums if order == "morf" else sums'),
-    of("arrays.py", "test_metrics.py::test_chunks_that_only_rounding_tells_apart_leave_in_reading_order",
+    of("checks.py", "test_metrics.py::test_chunks_that_only_rounding_tells_apart_leave_in_reading_order",
        "test_hybrid.py::test_of_two_equal_gradients_the_first_is_exact_in_any_company")(
         "rounding ranks", "> tied * np.maximum(sizes[order[:-1]], sizes[order[1:]])", "> 0"),
     attribution("another model's logit is like", "if not math.isclose(one.logit, other.logit,",
@@ -824,7 +825,7 @@ MUTATIONS: list[Mutation] = [
            "test_compute.py::test_lattices_removals_and_digits_too"),
     compute("autocast stays on", "enabled=False", "enabled=torch.is_autocast_enabled(device.type)"),
     compute("dropout stays on", "module.training = False", "module.training = True"),
-    of("arrays.py", "test_arrays.py")("text is numbers", 'given.dtype.kind in "biuf" and not', "not"),
+    of("checks.py", "test_arrays.py")("text is numbers", 'given.dtype.kind in "biuf" and not', "not"),
     soft("LOO where groups cost less", "size + 1 < 3 * (1 + len", "0 * size < 3 * (1 + len"),
     page_rule("the page's softmax keeps the mean", "f[weights + i] * (f[from + i] - mean)",
               "f[weights + i] * f[from + i]"),

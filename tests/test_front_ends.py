@@ -25,7 +25,7 @@ from lrp_companion import InputError
 from lrp_companion.metrics import pearson
 from lrp_companion.show.palette import hexes
 from lrp_companion.show.tokens import decimals
-from lrp_companion.toys.product import Product, parse, write
+from lrp_companion.toys import Product, parse, write
 from lrp_companion.widgets.base import SHARED, STATIC, front_ends, minified, packed
 
 LACKS = -32768

@@ -36,13 +36,12 @@ import lrp_companion as lrp
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, method_call
-from lrp_companion.methods.hybrid import corrected
-from lrp_companion.methods.mask_gradient import group_of
+from lrp_companion.methods.mask_gradient import corrected, group_of
 from lrp_companion.metrics import pearson
 from lrp_companion.schema import TOKEN_CHOICES
 from lrp_companion.tape.attention import Context
 from lrp_companion.tape.encoder import LayerBlock
-from lrp_companion.toys.softmax_step import SoftmaxStep
+from lrp_companion.toys import SoftmaxStep
 
 WORDS = (*TEXTS, *MORE_TEXTS)
 DATA = reviews(WORDS, split="train")

@@ -25,9 +25,8 @@ from lrp_companion.lab.digit_invariance import share_digits
 from lrp_companion.lab.perturbation_paths import perturbation_paths
 from lrp_companion.metrics import agreement, invariance_gap, pearson
 from lrp_companion.schema import Protocol
+from lrp_companion.toys import Product, SoftmaxStep, flat, shares, write
 from lrp_companion.toys.linear_attention import SHARES
-from lrp_companion.toys.product import Product, flat, shares, write
-from lrp_companion.toys.softmax_step import SoftmaxStep
 from lrp_companion.widgets.base import front_ends, packed
 
 TEXTS = ["a film of rare grace", "dull , slow and far too long"]

@@ -18,7 +18,7 @@ from lrp_companion.lab.digit_invariance import share_digits
 from lrp_companion.lab.perturbation_paths import perturbation_paths
 from lrp_companion.methods import removal_evaluator
 from lrp_companion.metrics import perturbation_curve
-from lrp_companion.widgets.live import NO_KERNEL
+from lrp_companion.widgets.layers import NO_KERNEL
 
 TEXTS = ["a film of rare grace", "dull , slow and far too long"]
 

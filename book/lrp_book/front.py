@@ -24,7 +24,7 @@ from lrp_companion.metrics import Interval, agreement, pearson
 from lrp_companion.schema import TOKEN_CHOICES, Protocol
 from lrp_companion.show.palette import styles
 from lrp_companion.sources import load_dataset
-from lrp_companion.widgets.outlier_scene import OutlierScene
+from lrp_companion.widgets.maps import OutlierScene
 
 MODEL = "companion"
 RULES = ("attnlrp", "cp-lrp")

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lrp_companion.attribution import Completion
 from lrp_companion.checks import InputError, whole
-from lrp_companion.completion import Completion
 from lrp_companion.families.tasks import NEXT_TOKEN
 from lrp_companion.lab.axes import ANSWERS_TASK
 from lrp_companion.lab.execute import Jobs

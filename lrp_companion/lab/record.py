@@ -23,8 +23,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from lrp_companion.checks import InputError, SourceError
-from lrp_companion.extras import extra
+from lrp_companion.checks import InputError, SourceError, extra
 from lrp_companion.lab.load import MAPS, AnswerRun, AnyRun, Run, TextRun, load_run, nearby
 from lrp_companion.masks import mask_label, masks_on_paths
 from lrp_companion.metrics import Interval, bootstrap_mean

@@ -13,8 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from lrp_companion.checks import InputError, choose, is_whole, shown
-from lrp_companion.families.modules import check_modules
-from lrp_companion.families.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_CLASSES, logits_of_output
+from lrp_companion.families.tasks import (
+    CLASSES,
+    MASKED_TOKEN,
+    NEXT_TOKEN,
+    TOKEN_CLASSES,
+    check_modules,
+    logits_of_output,
+)
 from lrp_companion.families.wiring import LinearRows, RootMeanSquare, fresh_rotations
 from lrp_companion.loading.comparison import COMPARE, Identity, check_forward, check_hooks
 from lrp_companion.loading.comparison import compare as compare_logits

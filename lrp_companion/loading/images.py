@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrp_companion.arrays import plain_array
-from lrp_companion.checks import InputError
+from lrp_companion.checks import InputError, plain_array
 from lrp_companion.families.patches import PatchEmbedding
 from lrp_companion.loading.texts import EncodedText
 from lrp_companion.sources.image_file import read_image

@@ -16,8 +16,7 @@ from typing import Any
 
 from torch import nn
 
-from lrp_companion.checks import ModelError
-from lrp_companion.extras import extra
+from lrp_companion.checks import ModelError, extra
 from lrp_companion.families import FAMILIES, tasks
 from lrp_companion.families.tasks import TASKS, task_of
 from lrp_companion.loading.adapters import adapted, inside, labels_of, merged, of_peft, shapes_of

@@ -12,8 +12,7 @@ from lrp_companion.checks import InputError, choose
 from lrp_companion.methods.common import Target, check_classifier, check_options, explain, targets_of
 from lrp_companion.methods.completion import all_of, completed, contrasted
 from lrp_companion.methods.image import IMAGE_METHODS, attribute_images
-from lrp_companion.methods.levels import layer_relevance
-from lrp_companion.methods.lrp import layer_lattice
+from lrp_companion.methods.lrp import layer_lattice, layer_relevance
 from lrp_companion.methods.perturbation import kept_logits, removal_evaluator
 from lrp_companion.registry import METHODS
 from lrp_companion.toys.linear_attention import LinearAttention

@@ -15,8 +15,7 @@ from torch import Tensor
 from tqdm import TqdmWarning, tqdm
 
 from lrp_companion.attribution import Attribution, as_tuples
-from lrp_companion.checks import InputError, ModelError, choose, is_whole, shown
-from lrp_companion.extras import extra
+from lrp_companion.checks import InputError, ModelError, choose, extra, is_whole, shown
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.comparison import row_read
 from lrp_companion.loading.compute import as_recorded

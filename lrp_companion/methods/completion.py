@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrp_companion.attribution import Attribution
+from lrp_companion.attribution import Attribution, Completion
 from lrp_companion.checks import InputError, is_whole, shown, whole
-from lrp_companion.completion import Completion
 from lrp_companion.families.tasks import NEXT_TOKEN, TOKEN_CLASSES
 from lrp_companion.families.wiring import fresh_rotations
 from lrp_companion.loading.classifier import Classifier, EncodedText

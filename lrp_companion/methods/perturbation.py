@@ -16,9 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrp_companion.arrays import bool_array
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError, choose
+from lrp_companion.checks import InputError, bool_array, choose
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.comparison import compare, row_read
 from lrp_companion.loading.compute import as_recorded, usual_device

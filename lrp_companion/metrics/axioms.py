@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lrp_companion.arrays import real_array
-from lrp_companion.checks import InputError
+from lrp_companion.checks import InputError, real_array
 from lrp_companion.metrics.faithfulness import check_pair, pearson
 
 

@@ -15,9 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lrp_companion.arrays import real_array
-from lrp_companion.checks import InputError, whole
-from lrp_companion.extras import extra
+from lrp_companion.checks import InputError, extra, real_array, whole
 
 Key = TypeVar("Key", bound=Hashable)
 RESAMPLES = 10_000

@@ -23,7 +23,7 @@ from lrp_companion.schema import Lattice
 from lrp_companion.show.export import page
 from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import front_end, page_script
-from lrp_companion.widgets.layer_toggles import LayerToggles
+from lrp_companion.widgets.layers import LayerToggles
 
 METHODS = ("loo", "attnlrp", "cp-lrp", "mask-gradient")
 BESIDE_WEIGHTS = 130_000_000

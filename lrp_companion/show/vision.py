@@ -11,9 +11,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 
-from lrp_companion.arrays import real_array
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError
+from lrp_companion.checks import InputError, real_array
 from lrp_companion.registry import label_of
 from lrp_companion.show.canvas import FIGURE_WIDTH, LOOK, Drawing, drawing
 from lrp_companion.show.export import write

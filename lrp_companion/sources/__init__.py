@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lrp_companion.checks import InputError, choose, shown
-from lrp_companion.extras import extra
+from lrp_companion.checks import InputError, choose, extra, shown
 from lrp_companion.sources import base_model, data_sets
 from lrp_companion.sources.data_sets import SIDES, SPLITS, clean
 from lrp_companion.sources.dataset import Dataset

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.arrays import on_cpu
-from lrp_companion.checks import InputError, SourceError
+from lrp_companion.checks import InputError, SourceError, on_cpu
 from lrp_companion.sources.dataset import Dataset, whole_number
 
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")

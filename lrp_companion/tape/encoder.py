@@ -178,7 +178,7 @@ class Tape:
 
 class Encoder:
     """A `transformers` model of a wired family, as blocks that keep a tape; with `recompute` one layer's at a
-    time (`tape.recompute`).
+    time (`tape.layer`).
     """
 
     def __init__(self, model: nn.Module, *, recompute: bool = False) -> None:

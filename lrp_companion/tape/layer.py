@@ -1,4 +1,10 @@
-"""One Transformer layer: forward on the tape in the order of its wiring, and back with either treatment."""
+"""One Transformer layer: forward on the tape in the order of its wiring, and back with either treatment.
+
+`RecomputedLayer` keeps a layer's input alone and runs the layer again on the way back. Memory falls from the
+tape of all layers to that of one and the inputs of the others, T x D numbers each. The attention of that one
+layer, T x T numbers for each head, is held for a few heads at a time (`attention.HeadsInTurn`). The cost is
+one more forward pass of every layer that is walked, and yet another one of its attention.
+"""
 
 from __future__ import annotations
 

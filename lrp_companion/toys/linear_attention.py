@@ -26,8 +26,7 @@ import torch
 from torch import Tensor
 
 from lrp_companion import rules
-from lrp_companion.arrays import real_array
-from lrp_companion.checks import InputError, check_epsilon, choose, shown
+from lrp_companion.checks import InputError, check_epsilon, choose, real_array, shown
 
 ASSOCIATIONS = ("left", "right")
 READOUTS = ("all", "mean")

@@ -19,8 +19,7 @@ import anywidget
 import numpy as np
 import traitlets
 
-from lrp_companion.arrays import plain_array
-from lrp_companion.extras import extra
+from lrp_companion.checks import extra, plain_array
 from lrp_companion.terminal import visible
 
 STATIC = Path(__file__).parent / "static"

@@ -48,7 +48,7 @@ from lrp_companion.provenance import surroundings
 from lrp_companion.sources import Dataset
 from lrp_companion.tape.attention import Context
 from lrp_companion.tape.encoder import LayerBlock, budget
-from lrp_companion.toys.softmax_step import SoftmaxStep
+from lrp_companion.toys import SoftmaxStep
 
 STAGES = ("M", "S1", "S2", "S3", "LOO")
 PARTS = ("within one softmax", "a head's way out", "across heads", "across layers")

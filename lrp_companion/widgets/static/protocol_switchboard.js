@@ -221,7 +221,7 @@ function placesOf(board, choices) {
 
 /**
  * The measured cell with the fewest other options, then the fewest steps along the rows, then the first, as
- * `widgets/protocol_switchboard.py` has it.
+ * `widgets/maps.py` has it.
  * @param {Table} table
  * @param {number[]} places
  * @returns {number}
