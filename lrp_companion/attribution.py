@@ -371,9 +371,9 @@ class Completion(list[Attribution]):
             if kind == ".json":
                 export.write("Completion.save", path, (self.to_json() + "\n").encode())
             elif kind == ".html":
-                from lrp_companion.widgets import token_heatmap
+                from lrp_companion.widgets import TokenHeatmap
 
-                widget = token_heatmap.TokenHeatmap(self)
+                widget = TokenHeatmap(self)
                 widget.save(path)
                 widget.close()  # or it would when Python ends, without its modules
             else:

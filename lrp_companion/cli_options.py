@@ -10,6 +10,7 @@ from typing import Any
 
 from lrp_companion.attribution import SITES
 from lrp_companion.checks import InputError
+from lrp_companion.registry import PACKAGE
 from lrp_companion.schema import REMOVALS, TARGET_CHOICES
 from lrp_companion.terminal import check_output
 
@@ -57,10 +58,9 @@ def _of_model(add: Callable[..., Any]) -> None:
 def explain_options(add: Callable[..., Any]) -> None:
     text = 'the text, or "-" to read it from standard input; an image file if the model reads images'
     add("text", help=text)
-    text = (
-        "attnlrp (default), cp-lrp, pa-lrp, key-cut, lrp, loo, ig, gradient-x-input, rollout, mask-gradient"
-    )
-    add("--method", default="attnlrp", help=f"{text}, secant-mask-gradient, hybrid, sampled-loo, shapley")
+    text = ", ".join(row.name for row in PACKAGE)
+    text = f"{text} (default: attnlrp); with options of its own as METHOD:option=value:option=value"
+    add("--method", default="attnlrp", metavar="METHOD", help=text)
     _of_model(add)
     text = "class to explain: its label, or else its number from 0 (default: predicted)"
     add("--target", metavar="CLASS", help=text)

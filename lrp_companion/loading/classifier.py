@@ -24,7 +24,7 @@ from lrp_companion.families.tasks import (
 from lrp_companion.families.wiring import LinearRows, RootMeanSquare, fresh_rotations
 from lrp_companion.loading.comparison import COMPARE, Identity, check_forward, check_hooks
 from lrp_companion.loading.comparison import compare as compare_logits
-from lrp_companion.loading.compute import as_recorded, usual_device
+from lrp_companion.loading.compute import as_recorded, usual_device, warn_of_slow_products
 from lrp_companion.loading.images import EncodedImage, ImageReader
 from lrp_companion.loading.model_card import card_of, fingerprint_of
 from lrp_companion.loading.places import EMBEDDED_FOLDER, embedded_models
@@ -411,6 +411,8 @@ def load_classifier(
     _convert(network, weights_dtype)
     clf = Classifier(network, tokenizer, card=card, recompute=recompute)
     clf.compare, clf.compared = compare, tried.compared
+    if weights_dtype == torch.bfloat16 and clf.device.type == "cpu":
+        warn_of_slow_products()
     return clf
 
 

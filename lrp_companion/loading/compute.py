@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from warnings import warn
 
 import numpy as np
 import torch
@@ -54,3 +56,12 @@ def as_recorded(device: torch.device, network: nn.Module | None = None) -> Itera
     finally:
         for module in training:
             module.training = True
+
+
+@cache
+def warn_of_slow_products() -> None:
+    """Say once if this CPU has no instructions for bfloat16, so that its products are slow (measured)."""
+    known = getattr(torch.cpu, "get_capabilities", lambda: {"bf16": True})()
+    if not any(has for name, has in known.items() if name.endswith("bf16")):
+        text = "this CPU has no instructions for bfloat16: float32 is about seven times as fast here"
+        warn(text, stacklevel=3)

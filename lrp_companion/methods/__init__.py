@@ -90,10 +90,10 @@ def attribute(
         tokenizer's chat template), or a list of these; for a classifier of images, an array or tensor (H, W),
         (C, H, W) or (B, C, H, W) of floats as the network reads them, or of whole numbers, which are scaled
         as its image processor specifies; for `LinearAttention`, images (B, 14, 14) or (B, 196).
-    method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp",
-        "key-cut", "lrp" with `bypass` and `cut`, "mask-gradient" with `groups`, "secant-mask-gradient" (whose
-        `special` tokens are exact), "hybrid" (LOO for the `exact` tokens with the largest mask gradient),
-        "sampled-loo" (LOO for a random `budget` of tokens), or "shapley".
+    method : a name of `registry.METHODS`, such as "loo", "ig", "gradient-x-input", "rollout", "attnlrp",
+        "cp-lrp", "pa-lrp", "key-cut", "lrp" with `bypass` and `cut`, "mask-gradient" with `groups`,
+        "secant-mask-gradient" (whose `special` tokens are exact), "hybrid" (LOO for the `exact` tokens with
+        the largest mask gradient), "sampled-loo" (LOO for a random `budget` of tokens), or "shapley".
     target : the class to explain, by its number from 0 or its label (text): one for all, or a list, column or
         tensor with one per input; None for the class with the largest logit. For a language model the class
         is the next or the masked token, by its text, such as " Paris".
