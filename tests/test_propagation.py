@@ -161,7 +161,7 @@ def test_masks_that_share_a_walk_equal_masks_walked_alone(masks: list[frozenset[
 
 def test_the_tree_costs_one_layer_backward_per_pair_of_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     """2**L - 1 layer-backwards in total, counted in masks carried: 1 + 2 + ... + 2**(L-1)."""
-    from lrp_companion.tape.encoder import LayerBlock
+    from lrp_companion.tape.layer import LayerBlock
 
     carried = []
     children = LayerBlock.children

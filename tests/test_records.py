@@ -40,7 +40,7 @@ from lrp_companion.methods.mask_gradient import corrected, group_of
 from lrp_companion.metrics import pearson
 from lrp_companion.schema import TOKEN_CHOICES
 from lrp_companion.tape.attention import Context
-from lrp_companion.tape.encoder import LayerBlock
+from lrp_companion.tape.layer import LayerBlock
 from lrp_companion.toys import SoftmaxStep
 
 WORDS = (*TEXTS, *MORE_TEXTS)

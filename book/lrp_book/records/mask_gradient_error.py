@@ -47,7 +47,8 @@ from lrp_companion.metrics.faithfulness import pearson
 from lrp_companion.provenance import surroundings
 from lrp_companion.sources import Dataset
 from lrp_companion.tape.attention import Context
-from lrp_companion.tape.encoder import LayerBlock, budget
+from lrp_companion.tape.encoder import budget
+from lrp_companion.tape.layer import LayerBlock
 from lrp_companion.toys import SoftmaxStep
 
 STAGES = ("M", "S1", "S2", "S3", "LOO")
