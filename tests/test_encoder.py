@@ -9,7 +9,8 @@ from tiny_models import FAMILIES, TEXTS, build
 from lrp_companion.checks import ModelError
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.propagation import some_masks
-from lrp_companion.tape.encoder import Encoder, pad, slope_at_zero, token_batches
+from lrp_companion.tape.encoder import Encoder, pad, token_batches
+from lrp_companion.tape.steps import slope_at_zero
 
 CPU = torch.device("cpu")
 

@@ -22,19 +22,7 @@ from lrp_companion.families import FAMILIES
 from lrp_companion.families.wiring import Wiring, beside
 from lrp_companion.tape.attention import HALVES, Angles, Context, PathCut, Shares
 from lrp_companion.tape.layer import LayerBlock, RecomputedLayer
-from lrp_companion.tape.steps import MapStep, NormStep, Step, run_steps, slope_at_zero, through
-
-__all__ = [
-    "EmbeddingBlock",
-    "Encoder",
-    "HeadBlock",
-    "LayerBlock",
-    "MapStep",
-    "NormStep",
-    "Readout",
-    "Tape",
-    "slope_at_zero",
-]
+from lrp_companion.tape.steps import Step, run_steps, through
 
 
 @dataclass(frozen=True)
