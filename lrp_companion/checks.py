@@ -249,27 +249,11 @@ def on_cpu(values: Any) -> Any:
 
 
 EXTRAS = {
-    "accelerate": "lab",
-    "anywidget": "widgets",
-    "captum": "ig",
-    "datasets": "data",
-    "docutils": "book",
-    "gguf": "gguf",
-    "ipywidgets": "widgets",
-    "jupyter_book": "book",
-    "matplotlib": "lab",
-    "mlxtend": "data",
-    "nbformat": "book",
-    "papermill": "book",
-    "PIL": "lab",
-    "pooch": "lab",
-    "pyarrow": "data",
-    "rjsmin": "widgets",
-    "scipy": "lab",
-    "sphinx": "book",
-    "traitlets": "widgets",
-    "wasmtime": "page",
-    "xarray": "lab",
+    **dict.fromkeys(("docutils", "jupyter_book", "nbformat", "papermill", "sphinx"), "book"),
+    **dict.fromkeys(("datasets", "mlxtend", "pyarrow"), "data"),
+    **dict.fromkeys(("accelerate", "matplotlib", "PIL", "pooch", "scipy", "xarray"), "lab"),
+    **dict.fromkeys(("anywidget", "ipywidgets", "rjsmin", "traitlets"), "widgets"),
+    **{"captum": "ig", "gguf": "gguf", "wasmtime": "page"},
 }
 """Importable names and the extra of `pyproject.toml` that installs each."""
 

@@ -120,7 +120,7 @@ def _shortened(
     some: Sequence[int],
     run: Callable[..., Tensor],
 ) -> dict[int, Row]:
-    """The rows of these jobs, each without what comes before its first change, where that saves request."""
+    """The rows of these jobs, each without what comes before its first change, where that saves work."""
     out, by_text = dict[int, Row](), dict[int, list[int]]()
     for k in some:
         by_text.setdefault(id(jobs[k][0]), []).append(k)
