@@ -253,7 +253,9 @@ EXTRAS = {
     **dict.fromkeys(("datasets", "mlxtend", "pyarrow"), "data"),
     **dict.fromkeys(("accelerate", "matplotlib", "PIL", "pooch", "scipy", "xarray"), "lab"),
     **dict.fromkeys(("anywidget", "ipywidgets", "rjsmin", "traitlets"), "widgets"),
-    "captum": "ig", "gguf": "gguf", "wasmtime": "page",
+    "captum": "ig",
+    "gguf": "gguf",
+    "wasmtime": "page",
 }
 """Importable names and the extra of `pyproject.toml` that installs each."""
 
