@@ -21,8 +21,8 @@ import lrp_companion as lrp
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import removal_evaluator
-from lrp_companion.methods import shapley as module
-from lrp_companion.methods.shapley import interactions_of, shapley_of, subsets
+from lrp_companion.methods import perturbation as module
+from lrp_companion.methods.perturbation import interactions_of, shapley_of, subsets
 from lrp_companion.registry import passes_of
 from lrp_companion.schema import REMOVALS
 
