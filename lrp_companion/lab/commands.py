@@ -138,7 +138,7 @@ def _texts(args: argparse.Namespace, device: str, own: bool) -> Any:
 
 def _digits(args: argparse.Namespace, device: str, own: bool) -> Any:
     options = _chosen(args, DIGITS)
-    from lrp_companion.lab.digit_jobs import MnistJobs
+    from lrp_companion.lab.digit_invariance import MnistJobs
     from lrp_companion.sources import load_dataset
 
     train, test = (
