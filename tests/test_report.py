@@ -26,7 +26,6 @@ from lrp_companion.lab.load import TextRun, load_run, load_runs
 from lrp_companion.lab.paper import claims as paper_claims
 from lrp_companion.lab.paper import report
 from lrp_companion.lab.paper import tables as paper_tables
-from lrp_companion.lab.paper.claim_specs import SINGLE, SLOPE, SPECS, weights
 from lrp_companion.lab.paper.claims import Effect, claims, independent_difference, verdict
 from lrp_companion.lab.paper.primary import (
     CONTRADICTED,
@@ -41,7 +40,7 @@ from lrp_companion.lab.paper.primary import (
     leads_by_data,
     summary,
 )
-from lrp_companion.lab.paper.published import FINGERPRINTS, paper_table
+from lrp_companion.lab.paper.published import FINGERPRINTS, SINGLE, SLOPE, SPECS, paper_table, weights
 from lrp_companion.masks import mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.lab.load import AnyRun, MnistGridRun, MnistRun, TextRun
-from lrp_companion.lab.paper.claim_specs import SPECS, Spec, Weights, weights
 from lrp_companion.lab.paper.primary import (
     CONTRADICTED,
     LEVEL,
@@ -29,7 +28,7 @@ from lrp_companion.lab.paper.primary import (
     UNTESTED,
     judge,
 )
-from lrp_companion.lab.paper.published import DATA, on_paper_data, paper_table
+from lrp_companion.lab.paper.published import DATA, SPECS, Spec, Weights, on_paper_data, paper_table, weights
 from lrp_companion.lab.paper.tables import (
     HUB,
     MAP_SUFFIXES,
