@@ -221,7 +221,7 @@ output = of("methods/common.py", "test_text_methods.py")
 batch = of("tape/encoder.py", "test_encoder.py")
 grid = of("metrics/grid.py", "test_grid.py")
 folder = of("lab/folder.py", "test_run_folder.py")
-own, classes = (of(f"sources/{name}.py", "test_own_data.py") for name in ("own_data", "dataset"))
+own, classes = (of(f"sources/{name}.py", "test_own_data.py") for name in ("data_sets", "dataset"))
 terminal = of("terminal.py", "test_terminal.py")
 compute = of("loading/compute.py", "test_compute.py")
 answer_jobs = of("lab/answer_jobs.py", "test_answer_runs.py")
@@ -673,9 +673,9 @@ MUTATIONS: list[Mutation] = [
              ("test_report.py",)),
     Mutation("load: weights left over", "loading/reading.py", "if not _of_another_task(key, network)",
              "if False", ("test_model_folders.py",)),
-    Mutation("GGUF: keys that nobody reads", "loading/gguf_keys.py",
+    Mutation("GGUF: keys that nobody reads", "loading/formats.py",
              "if taken.get(key) is None and not same:", "if False:", ("test_gguf.py",)),
-    Mutation("GGUF: tensors that nobody reads", "loading/gguf_keys.py",
+    Mutation("GGUF: tensors that nobody reads", "loading/formats.py",
              "unread = sorted(set(tensors) - set(get_gguf_hf_weights_map(network, TensorProcessor())))",
              "unread = []", ("test_gguf.py",)),
     loaded("the caller's network is changed", "copy.deepcopy(self.given).cpu()", "self.given.cpu()",

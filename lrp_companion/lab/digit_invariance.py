@@ -1,4 +1,6 @@
-"""Linear-attention nets on MNIST: one function in two orders of multiplication, as in the paper's Table 1."""
+"""Linear-attention nets on MNIST: one function in two orders of multiplication, as in the paper's Table 1;
+and runs of these, nets of several seeds, one job per image.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,6 @@ from lrp_companion.lab.load import SPAN
 from lrp_companion.methods import attribute
 from lrp_companion.metrics import agreement, bootstrap_mean, invariance_gap
 from lrp_companion.schema import Protocol
-from lrp_companion.sources import Dataset
 from lrp_companion.sources.dataset import Dataset
 from lrp_companion.toys.linear_attention import LinearAttention
 

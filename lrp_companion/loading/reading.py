@@ -19,8 +19,16 @@ from torch import nn
 from lrp_companion.checks import ModelError, extra
 from lrp_companion.families import FAMILIES, tasks
 from lrp_companion.families.tasks import TASKS, task_of
-from lrp_companion.loading.adapters import adapted, inside, labels_of, merged, of_peft, shapes_of
-from lrp_companion.loading.gguf_keys import check_tensors, read_keys
+from lrp_companion.loading.formats import (
+    adapted,
+    check_tensors,
+    inside,
+    labels_of,
+    merged,
+    of_peft,
+    read_keys,
+    shapes_of,
+)
 from lrp_companion.loading.places import ADAPTER, CONFIG, Place, locate
 
 AUTO = {
