@@ -457,7 +457,7 @@ def test_a_phone_axe_and_the_tab_key(name: str, theme: str, made: Any, show: Any
 
 
 @every_widget
-def test_print_has_no_controls_and_without_a_script_there_is_a_text(
+def test_print_has_no_controls_and_without_a_script_there_is_a_picture_or_a_text(
     name: str, made: Any, show: Any, browser: Any, tmp_path: Path
 ) -> None:
     page = show(made(name))
@@ -466,7 +466,7 @@ def test_print_has_no_controls_and_without_a_script_there_is_a_text(
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(widget_page(made(name), tmp_path))
-    assert page.locator(".lrp-widget :is(table, ol)").first.inner_text().strip()
+    assert page.locator(".lrp-widget :is(table, ol, svg)").first.text_content().strip()
     context.close()
 
 

@@ -36,8 +36,8 @@ EXAMPLES = (
     "The plot is a tedious string of coincidences.",
     PICKED := "The final hour of this courtroom drama is gripping.",
 )
-"""Embedded reviews that were picked: the first is for CP-LRP, the second for AttnLRP, the last, page one's, for
-CP-LRP on every token and for neither on the words.
+"""Embedded reviews that were picked: the first is for CP-LRP, the second for AttnLRP, and the last is
+page one's: for CP-LRP on every token, for neither on the words.
 """
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from lrp_companion.show.tables import table
+from lrp_companion.registry import label_of
 from lrp_companion.toys.softmax_step import SoftmaxStep
 from lrp_companion.widgets.base import Widget
+from lrp_companion.widgets.still import bars
 
 STEPS = 5  # forward, split, softmax, keys and query, side by side
 LIMIT = 20.0
@@ -62,18 +63,10 @@ class HeadStepper(Widget, front="head_stepper"):
         }
 
     def fallback(self) -> str:
-        """Return the three maps as a table."""
+        """Return a picture of the three maps."""
         parts = self.relevance()
-        names = {"attnlrp": "AttnLRP", "cp-lrp": "CP-LRP", "loo": "LOO"}
-        rows = [
-            {
-                "map": label,
-                **dict(zip(self.data["tokens"], parts[name], strict=True)),
-                "sum": sum(parts[name]),
-            }
-            for name, label in names.items()
-        ]
-        return table(rows, caption=f"One head, output {parts['output'][0]:.4g}", digits=4)._repr_html_()
+        rows = {label_of(name): parts[name] for name in ("attnlrp", "cp-lrp", "loo")}
+        return bars(rows, self.data["tokens"], f"One head, output {parts['output'][0]:.4g}")
 
     def summary(self) -> str:
         """Return the tokens."""

@@ -16,6 +16,7 @@ from lrp_companion.schema import Protocol, counted
 from lrp_companion.show.tokens import token_heatmap
 from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import LEAST, Widget
+from lrp_companion.widgets.still import dots
 
 
 class OutlierScene(Widget, front="outlier_scene"):
@@ -89,8 +90,15 @@ class OutlierScene(Widget, front="outlier_scene"):
         return [agreement(record.scores, self._loo.scores, special, protocol) for record in self._maps]
 
     def fallback(self) -> str:
-        """Return the three rows of tokens without a script."""
-        return token_heatmap(self._maps, titles=self.data["methods"], loo=self._loo).html()
+        """Return the rows of tokens and the dots as they stand at first, with the same numbers."""
+        r, names = self.r(without=self.without, ranked=self.ranked), self.data["methods"]
+        titles = [f"{name}: r with LOO {value:.2f}" for name, value in zip(names, r, strict=True)]
+        rows = token_heatmap([self._loo, *self._maps], titles=["LOO", *titles]).html()
+        marks = [
+            token * special for token, special in zip(self.data["tokens"], self.data["special"], strict=True)
+        ]
+        panels = dict(zip(titles, self.data["scores"], strict=True))
+        return rows + dots(panels, self.data["loo"], marks, "Each dot a token; up: relevance")
 
     def summary(self) -> str:
         """Return the methods, and how many tokens and words there are."""

@@ -10,9 +10,9 @@ import traitlets
 
 from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.show.palette import styles
-from lrp_companion.show.tables import table
 from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import Widget
+from lrp_companion.widgets.still import bars
 
 
 class PerturbationPlayer(Widget, front="perturbation_player"):
@@ -49,19 +49,14 @@ class PerturbationPlayer(Widget, front="perturbation_player"):
         super().__init__(data=data, left=left, right=right, text=text, step=step, address=address)
 
     def fallback(self) -> str:
-        """Return the means of all curves of the first text as a table."""
+        """Return a picture of the means of all curves of the first text."""
         first = self.data["texts"][0]
-        rows = [
-            {
-                "method": label,
-                "LeRF": curves["lerf"]["mean"],
-                "MoRF": curves["morf"]["mean"],
-                "difference": curves["lerf"]["mean"] - curves["morf"]["mean"],
-            }
-            for label, curves in zip(self.data["methods"].values(), first["methods"].values(), strict=True)
-        ]
+        curves = first["methods"].values()
+        rows = {
+            name: [of[key]["mean"] for of in curves] for key, name in (("lerf", "LeRF"), ("morf", "MoRF"))
+        }
         caption = f"Mean logit of {first['label']} along the curves, first text"
-        return table(rows, caption=caption)._repr_html_()
+        return bars(rows, [*self.data["methods"].values()], caption)
 
     def summary(self) -> str:
         """Return how many texts there are, and the methods."""

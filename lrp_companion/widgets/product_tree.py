@@ -7,9 +7,9 @@ from typing import Any
 
 import traitlets
 
-from lrp_companion.show.tables import table
-from lrp_companion.toys.product import Product, flat, leaves_of, parse, shares, write
+from lrp_companion.toys.product import Product, flat, leaves_of, parse, write
 from lrp_companion.widgets.base import Widget
+from lrp_companion.widgets.still import bars
 
 
 class ProductTree(Widget, front="product_tree"):
@@ -59,21 +59,16 @@ class ProductTree(Widget, front="product_tree"):
         return Product(self.values, self.grouping)
 
     def fallback(self) -> str:
-        """Return the factors' shares and the three attributions as a table."""
+        """Return a picture of the three attributions."""
         product, n = self._product(), len(self.values)
         maps = product.relevance(), product.integrated_gradients(), product.loo()
-        columns = [[f"{score:.4g}" for score in (*scores, sum(scores))] for scores in maps]
-        names = [*(f"x{k + 1} = {value:.4g}" for k, value in enumerate(self.values)), "sum"]
-        parts = [*map(str, shares(product.grouping)), "1"]
-        rows = [
-            {"factor": name, "share of f": part, "LRP": lrp, "IG from zero": ig, "LOO": loo}
-            for name, part, lrp, ig, loo in zip(names, parts, *columns, strict=True)
-        ]
+        rows = dict(zip(("LRP", "IG from zero", "LOO"), maps, strict=True))
+        names = [f"x{k + 1} = {value:.4g}" for k, value in enumerate(self.values)]
         caption = (
             f"{self.grouping} = {product.value:.4g}: relevance by the uniform rule, "
             f"integrated gradients and LOO of the same {n} factors"
         )
-        return table(rows, caption=caption)._repr_html_()
+        return bars(rows, names, caption)
 
     def summary(self) -> str:
         """Return the grouping and the product."""

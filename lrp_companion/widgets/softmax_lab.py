@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from lrp_companion.show.tables import table
 from lrp_companion.toys.softmax_step import SoftmaxStep
 from lrp_companion.widgets.base import Widget
+from lrp_companion.widgets.still import bars
 
 LIMITS = {"logits": 8.0, "values": 2.0}
 
@@ -36,7 +36,7 @@ class SoftmaxLab(Widget, front="softmax_lab"):
         super().__init__(**{"data": {"limits": LIMITS}, "address": "softmax", **state})
 
     def fallback(self) -> str:
-        """Return the numbers of the state at start as a table."""
+        """Return a picture of the state at start."""
         # Set one after another, they may differ in length: the shorter counts, as in the view.
         n = min(len(self.logits), len(self.values))
         step = SoftmaxStep(np.array(self.logits[:n]), np.array(self.values[:n]))
@@ -48,11 +48,8 @@ class SoftmaxLab(Widget, front="softmax_lab"):
             "AttnLRP": step.attnlrp(),
             "CP-LRP": step.cp_lrp(),
         }
-        rows = [
-            {"quantity": name, **{f"token {i + 1}": float(x) for i, x in enumerate(row)}}
-            for name, row in quantities.items()
-        ]
-        return table(rows, digits=3, caption=f"One query; output o = {step.output:.3f}")._repr_html_()
+        columns = [f"token {i + 1}" for i in range(n)]
+        return bars(quantities, columns, f"One query; output o = {step.output:.3f}")
 
     def summary(self) -> str:
         """Return how many tokens there are."""
