@@ -13,7 +13,7 @@ from lrp_companion.terminal import visible
 NAME, CELL, ROW = 150, 50, 44  # pixels: a row's name, a bar with the space around it, a row
 
 
-def bars(rows: Mapping[str, Sequence[float]], columns: Sequence[str], caption: str) -> str:
+def bars(rows: Mapping[str, Sequence[float] | np.ndarray], columns: Sequence[str], caption: str) -> str:
     """Rows of bars, each on its own scale: orange and up above zero, blue and down below.
 
     >>> picture = bars({"LOO": [1.0, -0.5]}, ["a", "film"], "One text")
