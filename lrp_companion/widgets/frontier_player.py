@@ -10,9 +10,9 @@ import numpy as np
 import traitlets
 
 from lrp_companion.schema import TOKEN_CHOICES
-from lrp_companion.show.tables import table
 from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import Widget
+from lrp_companion.widgets.still import bars
 
 WAY_TEXTS = {
     "hybrid": {
@@ -65,25 +65,11 @@ class FrontierPlayer(Widget, front="frontier_player"):
         super().__init__(data={"ways": WAY_TEXTS, "texts": [*map(_plain, texts)]}, address=address)
 
     def fallback(self) -> str:
-        """Return passes and r of the first text at a few steps of every way as a table."""
+        """Return a picture of r on the words of the first text, step by step."""
         first = self.data["texts"][0]
-        last = len(first["tokens"])
-        rows = [
-            {
-                "way": f"{WAY_TEXTS[way]['label']}, {WAY_TEXTS[way]['counts']}: {step}",
-                "forward passes": steps["passes"][step][0],
-                "backward passes": steps["passes"][step][1],
-                "r on the words": _number(steps["r"]["no-special"][step]),
-                "r on all tokens": _number(steps["r"]["all"][step]),
-            }
-            for way, steps in first["ways"].items()
-            for step in dict.fromkeys((0, 1, last // 4, last // 2, last))
-        ]
-        caption = (
-            f"r with LOO of {first['label']}, first text of {last} tokens; "
-            f"LOO itself takes {first['forwards']} forward passes"
-        )
-        return table(rows, caption=caption)._repr_html_()
+        rows = {WAY_TEXTS[way]["label"]: of["r"]["no-special"] for way, of in first["ways"].items()}
+        caption = f"r with LOO, step by step, on the words; LOO takes {first['forwards']} forward passes"
+        return bars(rows, range(len(first["tokens"]) + 1), caption, scale=1)
 
     def summary(self) -> str:
         """Return how many texts there are, and the ways."""
@@ -145,7 +131,3 @@ def _rounded(values: Any, decimals: int) -> list[float | None]:
         round(value, decimals) if math.isfinite(value) else None
         for value in np.asarray(values, dtype=np.float64).tolist()
     ]
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value

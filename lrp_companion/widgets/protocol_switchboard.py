@@ -10,8 +10,8 @@ import numpy as np
 import traitlets
 
 from lrp_companion.metrics import Interval
-from lrp_companion.show.tables import table
 from lrp_companion.widgets.base import Widget
+from lrp_companion.widgets.still import bars
 
 SCALE = 10_000  # values are carried as whole numbers of steps of 1e-4
 UNDEFINED = -32768  # a combination that a run lacks, or a value that is undefined
@@ -68,24 +68,15 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
         return {board["a"]: a, board["b"]: b, "difference": difference}
 
     def fallback(self) -> str:
-        """Return the numbers of every preset, a table per board."""
-        return "".join(self._table(board)._repr_html_() for board in self.data["boards"])
+        """Return a picture of r under every preset, one per board."""
+        return "".join(map(self._picture, self.data["boards"]))
 
-    def _table(self, board: Mapping[str, Any]) -> Any:
-        options = [{option["key"]: option["label"] for option in axis["options"]} for axis in board["axes"]]
-        labels = {run["key"]: run["label"] for run in board["runs"]}
+    def _picture(self, board: Mapping[str, Any]) -> str:
         states = {preset["label"]: preset["state"] for preset in board["presets"]} or {"start": {}}
-        rows = []
-        for label, state in states.items():
-            run, choices = _state(board, state)
-            values = self._values(board, run, choices)
-            row = {"setting": label, "data and model": labels[run]}
-            for axis, names, choice in zip(board["axes"], options, choices, strict=True):
-                row[axis["label"]] = names[choice]
-            rows.append(row | values | {"n": values["difference"].n})
-        compared = f"{board['a']} minus {board['b']} (paired)"
-        title = f"{board['label']}: r with LOO, and {compared}, under some of all choices"
-        return table(rows, columns={name: name for name in rows[0]}, caption=title)
+        values = [self._values(board, *_state(board, state)) for state in states.values()]
+        rows = {name: [of[name].mean for of in values] for name in values[0]}
+        named = "; ".join(f"{k}: {name}" for k, name in enumerate(states, 1))
+        return bars(rows, range(1, len(states) + 1), f"{board['label']}, r with LOO. {named}", scale=1)
 
     def summary(self) -> str:
         """Return the boards, how many runs and how many combinations each has."""

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from lrp_companion.metrics import agreement, invariance_gap
+from lrp_companion.metrics import agreement
 from lrp_companion.schema import Protocol
-from lrp_companion.show.tables import table
 from lrp_companion.widgets.base import Widget, packed
+from lrp_companion.widgets.still import bars
 
 POINTS: dict[str, tuple[float, float, float]] = {
     "left": (0.25, 0.25, 0.5),
@@ -73,25 +73,12 @@ class SharesSimplex(Widget, front="shares_simplex"):
         return np.asarray(self.shares if shares is None else shares) @ maps
 
     def fallback(self) -> str:
-        """Return r with LOO and the distance of the two graphs' maps as a table, a row per digit."""
-        points = dict(POINTS)
-        if tuple(self.shares) not in points.values():
-            points["here"] = self.shares[0], self.shares[1], self.shares[2]
-        rows = [
-            {"digit": f"digit {digit['label']}, predicted {digit['predicted']}"}
-            | dict(zip([*points, "left to right"], self._cells(place, [*points.values()]), strict=True))
-            for place, digit in enumerate(self._digits)
-        ]
-        named = "; ".join(f"{name} ({_shares_text(point)})" for name, point in points.items())
-        caption = f"r with LOO ({self.map} maps) at some shares of queries, keys and values: {named}; "
-        return table(rows, caption=caption + "then the distance of raw maps", digits=3)._repr_html_()
-
-    def _cells(self, digit: int, points: Sequence[Sequence[float]]) -> list[float]:
-        """One digit's r with LOO at some shares, and the distance of the maps at the first two."""
-        protocol, loo = Protocol(tokens="all", map=self.map), self._digits[digit]["loo"]
-        maps = [self.scores(point, digit=digit) for point in points]
-        r = [agreement(scores, loo, np.zeros(len(scores), dtype=bool), protocol) for scores in maps]
-        return [*r, invariance_gap(maps[0], maps[1]).relative]
+        """Return a picture of r with LOO at the marked shares, of the digit in view."""
+        protocol, digit = Protocol(tokens="all", map=self.map), self._digits[self.digit]
+        none = np.zeros(len(digit["loo"]), dtype=bool)
+        r = [agreement(self.scores(point), digit["loo"], none, protocol) for point in POINTS.values()]
+        caption = f"Digit {digit['label']}: r with LOO at some shares of queries, keys and values"
+        return bars({f"{self.map} map": r}, [*POINTS], caption, scale=1)
 
     def summary(self) -> str:
         """Return how many digits there are, and the shares."""

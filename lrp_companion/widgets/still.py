@@ -13,8 +13,14 @@ from lrp_companion.terminal import visible
 NAME, CELL, ROW = 150, 50, 44  # pixels: a row's name, a bar with the space around it, a row
 
 
-def bars(rows: Mapping[str, Sequence[float] | np.ndarray], columns: Sequence[str], caption: str) -> str:
-    """Rows of bars, each on its own scale: orange and up above zero, blue and down below.
+def bars(
+    rows: Mapping[str, Sequence[float | None] | np.ndarray],
+    columns: Sequence[object],
+    caption: str,
+    *,
+    scale: float = 0,
+) -> str:
+    """Rows of bars, each on its own scale or all on one: orange and up above zero, blue and down below.
 
     >>> picture = bars({"LOO": [1.0, -0.5]}, ["a", "film"], "One text")
     >>> picture.count("<rect"), "film: −0.5" in picture
@@ -22,8 +28,8 @@ def bars(rows: Mapping[str, Sequence[float] | np.ndarray], columns: Sequence[str
     """
     drawn = []
     for k, (name, values) in enumerate(rows.items()):
-        numbers, middle = np.asarray(values, dtype=float), ROW * (k + 0.5)
-        parts = numbers / (np.abs(numbers).max(initial=0.0) or 1.0)
+        numbers, middle = np.nan_to_num(np.array(values, dtype=float)), ROW * (k + 0.5)
+        parts = numbers / (scale or np.abs(numbers).max(initial=0.0) or 1.0)
         drawn.append(_text(0, middle + 4, name))
         for i, (value, part, colour) in enumerate(zip(numbers, parts, hexes(np.sign(parts)), strict=True)):
             high = max(abs(part) * 0.42 * ROW, 0.5)
@@ -63,7 +69,7 @@ def dots(
     return _svg(340 * len(panels), 204, drawn, caption)
 
 
-def _text(x: float, y: float, text: str, *, middle: bool = False) -> str:
+def _text(x: float, y: float, text: object, *, middle: bool = False) -> str:
     anchor = ' text-anchor="middle"' * middle
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" fill="currentColor"{anchor}>{html.escape(visible(str(text)))}</text>'
