@@ -730,7 +730,7 @@ function sentenceBox(model, key, loaded, explain) {
  * What stands above the explanations: the choice of a sentence, and where a model is staged boxes for texts.
  * @param {Model<State>} model
  * @param {() => boolean} loaded
- * @returns {{ line: HTMLElement, own: HTMLElement[], take: () => void, show: () => void }} `take` reads what
+ * @returns {{ line: HTMLElement, own: Child[], take: () => void, show: () => void }} `take` reads what
  *   was typed
  */
 function sentenceChoice(model, loaded) {
