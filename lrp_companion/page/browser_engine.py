@@ -5,9 +5,9 @@ What is staged, in one folder:
 - `engine.js` defines `window.LRPCompanion`; it holds the worker's text (the modules of
   `widgets/static/engine/`, joined) and the compiled kernel, and loads nothing.
 - `model.js`, the manifest: sizes, where each tensor lies, labels, the tokenizer with its vocabulary.
-- `part-00.js`, ...: bytes in base64. Each is a call of `LRPCompanion.receive`, so a page opened from disk
-  loads it as a script; on a web host the same file is fetched, its bytes are checked, and the browser keeps
-  them.
+- `part-00.bin`, ...: bytes, which are fetched from a web host and checked, and the browser keeps them.
+- `part-00.js`, ...: the same in base64, in a call of `LRPCompanion.receive`, so that a page opened from disk
+  loads them as scripts.
 
 A matrix is rounded row by row in blocks of 64 columns: steps of 8 bits with a 32-bit scale for each block.
 LayerNorms, biases and the classifier stay 32-bit floats.
@@ -98,12 +98,13 @@ def engine_script() -> str:
 
 @dataclass(frozen=True)
 class Staged:
-    """What `stage` wrote: the folder, its files' bytes, and what the engine makes of them: 32-bit floats, but
-    for word embeddings, which stay in 8 bits.
+    """What `stage` wrote: the folder, the bytes that a page loads from disk and from a web host, and what the
+    engine makes of them: 32-bit floats, but for word embeddings, which stay in 8 bits.
     """
 
     folder: Path
     bytes_on_disk: int
+    bytes_sent: int
     bytes_in_memory: int
 
 
@@ -126,18 +127,21 @@ def stage(clf: Classifier, folder: Path, *, max_tokens: int = MAX_TOKENS) -> Sta
     manifest = _manifest(clf, min(max_tokens, clf.max_tokens))
     check_page(clf, manifest, tensors(clf.encoder.wiring))
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob("part-*.js"):
+    for stale in folder.glob("part-*"):
         stale.unlink()
     places = manifest["tokenizer"]["maxTokens"] + manifest["firstPosition"]
     for number, part in enumerate(parts(clf, places, manifest["pieces"])):
         manifest["parts"].append({"bytes": len(part), "sum": zlib.adler32(part)})
         content = base64.b64encode(part).decode()
+        (folder / f"part-{number:02}.bin").write_bytes(part)
         (folder / f"part-{number:02}.js").write_text(f'LRPCompanion.receive("{content}");\n')
     (folder / "engine.js").write_text(script, encoding="utf-8")
     (folder / "model.js").write_text(f"LRPCompanion.receive({embed(manifest)});\n", encoding="utf-8")
-    on_disk = sum(path.stat().st_size for path in folder.glob("*.js"))
+    on_disk, parts_on_disk, sent = (
+        sum(path.stat().st_size for path in folder.glob(of)) for of in ("*.js", "part-*.js", "part-*.bin")
+    )
     kept = sum(t.numel() * (1 if name == "word" else 4) for name, t in tensors(clf.encoder.wiring))
-    return Staged(folder, on_disk, kept)
+    return Staged(folder, on_disk, on_disk - parts_on_disk + sent, kept)
 
 
 def _refusal(clf: Classifier, got: str, expected: str, hint: str) -> ModelError:

@@ -17,10 +17,10 @@ from lrp_companion.checks import CompanionError, InputError
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.schema import TOKEN_CHOICES, Lattice, counted
 from lrp_companion.show.palette import styles
-from lrp_companion.show.tables import table
 from lrp_companion.show.tokens import token_heatmap
 from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import LEAST, Widget, embed, packed
+from lrp_companion.widgets.still import bars
 
 READ_AT = ("word", "word+position")
 ENDS = ("attnlrp", "cp-lrp")
@@ -285,16 +285,12 @@ class LayerFlow(Widget, front="layer_flow"):
         return methods, {"methods": labels, "levels": list(levels), "texts": texts}
 
     def fallback(self) -> str:
-        """Return the first text's words at the lowest level, and each method's total at both ends."""
+        """Return a picture of the first text's words at the lowest level."""
         first, (one, other) = self.data["texts"][0], self.data["methods"]
         shown = dict(zip((one, other), first["scores"], strict=True))
         shown |= {f"{one}, keys off": first["cut"]} if "cut" in first else {}
-        rows = [
-            {"token": token, **{name: levels[-1][i] for name, levels in shown.items()}}
-            for i, token in enumerate(first["tokens"])
-        ]
-        caption = f"Relevance of the words for {first['label']}, first text"
-        return table(rows, caption=caption, digits=3)._repr_html_()
+        rows = {name: levels[-1] for name, levels in shown.items()}
+        return bars(rows, first["tokens"], f"Relevance of the words for {first['label']}, first text")
 
     def summary(self) -> str:
         """Return how many texts and levels there are, and the methods."""

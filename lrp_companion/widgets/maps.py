@@ -14,10 +14,10 @@ from lrp_companion.checks import InputError
 from lrp_companion.metrics import Interval, agreement
 from lrp_companion.registry import label_of
 from lrp_companion.schema import Protocol, counted
-from lrp_companion.show.tables import table
 from lrp_companion.show.tokens import KEY, token_heatmap
 from lrp_companion.terminal import quoted, visible
 from lrp_companion.widgets.base import LEAST, Widget
+from lrp_companion.widgets.still import bars, dots
 
 
 class TokenHeatmap(Widget, front="token_heatmap"):
@@ -151,8 +151,15 @@ class OutlierScene(Widget, front="outlier_scene"):
         return [agreement(record.scores, self._loo.scores, special, protocol) for record in self._maps]
 
     def fallback(self) -> str:
-        """Return the three rows of tokens without a script."""
-        return token_heatmap(self._maps, titles=self.data["methods"], loo=self._loo).html()
+        """Return the rows of tokens and the dots as they stand at first, with the same numbers."""
+        r, names = self.r(without=self.without, ranked=self.ranked), self.data["methods"]
+        titles = [f"{name}: r with LOO {value:.2f}" for name, value in zip(names, r, strict=True)]
+        rows = token_heatmap([self._loo, *self._maps], titles=["LOO", *titles]).html()
+        marks = [
+            token * special for token, special in zip(self.data["tokens"], self.data["special"], strict=True)
+        ]
+        panels = dict(zip(titles, self.data["scores"], strict=True))
+        return rows + dots(panels, self.data["loo"], marks, "Each dot a token; up: relevance")
 
     def summary(self) -> str:
         """Return the methods, and how many tokens and words there are."""
@@ -215,24 +222,15 @@ class ProtocolSwitchboard(Widget, front="protocol_switchboard"):
         return {board["a"]: a, board["b"]: b, "difference": difference}
 
     def fallback(self) -> str:
-        """Return the numbers of every preset, a table per board."""
-        return "".join(self._table(board)._repr_html_() for board in self.data["boards"])
+        """Return a picture of r under every preset, one per board."""
+        return "".join(map(self._picture, self.data["boards"]))
 
-    def _table(self, board: Mapping[str, Any]) -> Any:
-        options = [{option["key"]: option["label"] for option in axis["options"]} for axis in board["axes"]]
-        labels = {run["key"]: run["label"] for run in board["runs"]}
+    def _picture(self, board: Mapping[str, Any]) -> str:
         states = {preset["label"]: preset["state"] for preset in board["presets"]} or {"start": {}}
-        rows = []
-        for label, state in states.items():
-            run, choices = _state(board, state)
-            values = self._values(board, run, choices)
-            row = {"setting": label, "data and model": labels[run]}
-            for axis, names, choice in zip(board["axes"], options, choices, strict=True):
-                row[axis["label"]] = names[choice]
-            rows.append(row | values | {"n": values["difference"].n})
-        compared = f"{board['a']} minus {board['b']} (paired)"
-        title = f"{board['label']}: r with LOO, and {compared}, under some of all choices"
-        return table(rows, columns={name: name for name in rows[0]}, caption=title)
+        values = [self._values(board, *_state(board, state)) for state in states.values()]
+        rows = {name: [of[name].mean for of in values] for name in values[0]}
+        named = "; ".join(f"{k}: {name}" for k, name in enumerate(states, 1))
+        return bars(rows, range(1, len(states) + 1), f"{board['label']}, r with LOO. {named}", scale=1)
 
     def summary(self) -> str:
         """Return the boards, how many runs and how many combinations each has."""

@@ -12,9 +12,9 @@ import traitlets
 from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.schema import TOKEN_CHOICES
 from lrp_companion.show.palette import styles
-from lrp_companion.show.tables import table
 from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import Widget
+from lrp_companion.widgets.still import bars
 
 WAY_TEXTS = {
     "hybrid": {
@@ -67,25 +67,11 @@ class FrontierPlayer(Widget, front="frontier_player"):
         super().__init__(data={"ways": WAY_TEXTS, "texts": [*map(_spent, texts)]}, address=address)
 
     def fallback(self) -> str:
-        """Return passes and r of the first text at a few steps of every way as a table."""
+        """Return a picture of r on the words of the first text, step by step."""
         first = self.data["texts"][0]
-        last = len(first["tokens"])
-        rows = [
-            {
-                "way": f"{WAY_TEXTS[way]['label']}, {WAY_TEXTS[way]['counts']}: {step}",
-                "forward passes": steps["passes"][step][0],
-                "backward passes": steps["passes"][step][1],
-                "r on the words": _number(steps["r"]["no-special"][step]),
-                "r on all tokens": _number(steps["r"]["all"][step]),
-            }
-            for way, steps in first["ways"].items()
-            for step in dict.fromkeys((0, 1, last // 4, last // 2, last))
-        ]
-        caption = (
-            f"r with LOO of {first['label']}, first text of {last} tokens; "
-            f"LOO itself takes {first['forwards']} forward passes"
-        )
-        return table(rows, caption=caption)._repr_html_()
+        rows = {WAY_TEXTS[way]["label"]: of["r"]["no-special"] for way, of in first["ways"].items()}
+        caption = f"r with LOO, step by step, on the words; LOO takes {first['forwards']} forward passes"
+        return bars(rows, range(len(first["tokens"]) + 1), caption, scale=1)
 
     def summary(self) -> str:
         """Return how many texts there are, and the ways."""
@@ -149,10 +135,6 @@ def _rounded(values: Any, decimals: int) -> list[float | None]:
     ]
 
 
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
 class PerturbationPlayer(Widget, front="perturbation_player"):
     """Play through perturbation curves: two methods side by side, a token removed at each step.
 
@@ -187,19 +169,14 @@ class PerturbationPlayer(Widget, front="perturbation_player"):
         super().__init__(data=data, left=left, right=right, text=text, step=step, address=address)
 
     def fallback(self) -> str:
-        """Return the means of all curves of the first text as a table."""
+        """Return a picture of the means of all curves of the first text."""
         first = self.data["texts"][0]
-        rows = [
-            {
-                "method": label,
-                "LeRF": curves["lerf"]["mean"],
-                "MoRF": curves["morf"]["mean"],
-                "difference": curves["lerf"]["mean"] - curves["morf"]["mean"],
-            }
-            for label, curves in zip(self.data["methods"].values(), first["methods"].values(), strict=True)
-        ]
+        curves = first["methods"].values()
+        rows = {
+            name: [of[key]["mean"] for of in curves] for key, name in (("lerf", "LeRF"), ("morf", "MoRF"))
+        }
         caption = f"Mean logit of {first['label']} along the curves, first text"
-        return table(rows, caption=caption)._repr_html_()
+        return bars(rows, [*self.data["methods"].values()], caption)
 
     def summary(self) -> str:
         """Return how many texts there are, and the methods."""

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import traitlets
 
-from lrp_companion.metrics import agreement, invariance_gap
+from lrp_companion.metrics import agreement
+from lrp_companion.registry import label_of
 from lrp_companion.schema import Protocol
-from lrp_companion.show.tables import table
-from lrp_companion.toys import Product, SoftmaxStep, flat, leaves_of, parse, shares, write
+from lrp_companion.toys import Product, SoftmaxStep, flat, leaves_of, parse, write
 from lrp_companion.widgets.base import Widget, packed
+from lrp_companion.widgets.still import bars
 
 
 class ProductTree(Widget, front="product_tree"):
@@ -63,21 +64,16 @@ class ProductTree(Widget, front="product_tree"):
         return Product(self.values, self.grouping)
 
     def fallback(self) -> str:
-        """Return the factors' shares and the three attributions as a table."""
+        """Return a picture of the three attributions."""
         product, n = self._product(), len(self.values)
         maps = product.relevance(), product.integrated_gradients(), product.loo()
-        columns = [[f"{score:.4g}" for score in (*scores, sum(scores))] for scores in maps]
-        names = [*(f"x{k + 1} = {value:.4g}" for k, value in enumerate(self.values)), "sum"]
-        parts = [*map(str, shares(product.grouping)), "1"]
-        rows = [
-            {"factor": name, "share of f": part, "LRP": lrp, "IG from zero": ig, "LOO": loo}
-            for name, part, lrp, ig, loo in zip(names, parts, *columns, strict=True)
-        ]
+        rows = dict(zip(("LRP", "IG from zero", "LOO"), maps, strict=True))
+        names = [f"x{k + 1} = {value:.4g}" for k, value in enumerate(self.values)]
         caption = (
             f"{self.grouping} = {product.value:.4g}: relevance by the uniform rule, "
             f"integrated gradients and LOO of the same {n} factors"
         )
-        return table(rows, caption=caption)._repr_html_()
+        return bars(rows, names, caption)
 
     def summary(self) -> str:
         """Return the grouping and the product."""
@@ -134,18 +130,10 @@ class HeadStepper(Widget, front="head_stepper"):
         }
 
     def fallback(self) -> str:
-        """Return the three maps as a table."""
+        """Return a picture of the three maps."""
         parts = self.relevance()
-        names = {"attnlrp": "AttnLRP", "cp-lrp": "CP-LRP", "loo": "LOO"}
-        rows = [
-            {
-                "map": label,
-                **dict(zip(self.data["tokens"], parts[name], strict=True)),
-                "sum": sum(parts[name]),
-            }
-            for name, label in names.items()
-        ]
-        return table(rows, caption=f"One head, output {parts['output'][0]:.4g}", digits=4)._repr_html_()
+        rows = {label_of(name): parts[name] for name in ("attnlrp", "cp-lrp", "loo")}
+        return bars(rows, self.data["tokens"], f"One head, output {parts['output'][0]:.4g}")
 
     def summary(self) -> str:
         """Return the tokens."""
@@ -177,7 +165,7 @@ class SoftmaxLab(Widget, front="softmax_lab"):
         super().__init__(**{"data": {"limits": LIMITS}, "address": "softmax", **state})
 
     def fallback(self) -> str:
-        """Return the numbers of the state at start as a table."""
+        """Return a picture of the state at start."""
         # Set one after another, they may differ in length: the shorter counts, as in the view.
         n = min(len(self.logits), len(self.values))
         step = SoftmaxStep(np.array(self.logits[:n]), np.array(self.values[:n]))
@@ -189,11 +177,8 @@ class SoftmaxLab(Widget, front="softmax_lab"):
             "AttnLRP": step.attnlrp(),
             "CP-LRP": step.cp_lrp(),
         }
-        rows = [
-            {"quantity": name, **{f"token {i + 1}": float(x) for i, x in enumerate(row)}}
-            for name, row in quantities.items()
-        ]
-        return table(rows, digits=3, caption=f"One query; output o = {step.output:.3f}")._repr_html_()
+        columns = [f"token {i + 1}" for i in range(n)]
+        return bars(quantities, columns, f"One query; output o = {step.output:.3f}")
 
     def summary(self) -> str:
         """Return how many tokens there are."""
@@ -260,25 +245,12 @@ class SharesSimplex(Widget, front="shares_simplex"):
         return np.asarray(self.shares if shares is None else shares) @ maps
 
     def fallback(self) -> str:
-        """Return r with LOO and the distance of the two graphs' maps as a table, a row per digit."""
-        points = dict(POINTS)
-        if tuple(self.shares) not in points.values():
-            points["here"] = self.shares[0], self.shares[1], self.shares[2]
-        rows = [
-            {"digit": f"digit {digit['label']}, predicted {digit['predicted']}"}
-            | dict(zip([*points, "left to right"], self._cells(place, [*points.values()]), strict=True))
-            for place, digit in enumerate(self._digits)
-        ]
-        named = "; ".join(f"{name} ({_shares_text(point)})" for name, point in points.items())
-        caption = f"r with LOO ({self.map} maps) at some shares of queries, keys and values: {named}; "
-        return table(rows, caption=caption + "then the distance of raw maps", digits=3)._repr_html_()
-
-    def _cells(self, digit: int, points: Sequence[Sequence[float]]) -> list[float]:
-        """One digit's r with LOO at some shares, and the distance of the maps at the first two."""
-        protocol, loo = Protocol(tokens="all", map=self.map), self._digits[digit]["loo"]
-        maps = [self.scores(point, digit=digit) for point in points]
-        r = [agreement(scores, loo, np.zeros(len(scores), dtype=bool), protocol) for scores in maps]
-        return [*r, invariance_gap(maps[0], maps[1]).relative]
+        """Return a picture of r with LOO at the marked shares, of the digit in view."""
+        protocol, digit = Protocol(tokens="all", map=self.map), self._digits[self.digit]
+        none = np.zeros(len(digit["loo"]), dtype=bool)
+        r = [agreement(self.scores(point), digit["loo"], none, protocol) for point in POINTS.values()]
+        caption = f"Digit {digit['label']}: r with LOO at some shares of queries, keys and values"
+        return bars({f"{self.map} map": r}, [*POINTS], caption, scale=1)
 
     def summary(self) -> str:
         """Return how many digits there are, and the shares."""

@@ -25,8 +25,8 @@ STATIC = Path(__file__).parent / "static"
 BINDER, COLAB = "https://mybinder.org", "https://colab.research.google.com"
 CELL = "colab-install"
 SWITCH = (
-    '<button class="code-switch" type="button" aria-pressed="true">'
-    'Code: <span class="shown">shown</span><span class="hidden">hidden</span></button>'
+    '<button class="code-switch" type="button"><span class="shown">Hide code</span>'
+    '<span class="hidden">Show code</span></button>'
 )
 ZIP = ' <a href="{href}" download>Run it on your machine: notebook and records (zip, {size})</a>'
 _ADDRESS = re.compile(r"https://github\.com/[A-Za-z0-9-]+/[A-Za-z0-9._-]+")
