@@ -17,7 +17,7 @@ import numpy as np
 from lrp_companion.arrays import bool_array, ranking, real_array
 from lrp_companion.checks import InputError, choose, shown
 from lrp_companion.extras import extra
-from lrp_companion.words import Span, readable, units_of
+from lrp_companion.words import Span, Units, readable, units_of
 
 SITES = ("word", "word+position", "embedding")
 SITE_PARTS = {
@@ -197,7 +197,10 @@ class Attribution(Record):
         """
         of_text: dict[str, Any] = {"tokens": self.tokens, "text": self.text, "offsets": self.offsets}
         units = units_of("Attribution", spans, special=self.special, **of_text)
-        named = spans if isinstance(spans, str) else "span"
+        return self.over(units, spans if isinstance(spans, str) else "span")
+
+    def over(self, units: Units, named: str) -> Attribution:
+        """Sums over units of its tokens, which are called so."""
         return replace(
             self,
             tokens=units.names,

@@ -23,6 +23,7 @@ from lrp_companion.families.tasks import TASKS, task_of
 from lrp_companion.loading.adapters import adapted, inside, labels_of, merged, of_peft, shapes_of
 from lrp_companion.loading.gguf_keys import check_tensors, read_keys
 from lrp_companion.loading.places import ADAPTER, CONFIG, Place, locate
+from lrp_companion.loading.sentences import SIMILARITIES, SentenceEncoder, check_texts, label
 
 AUTO = {
     tasks.CLASSES: "AutoModelForSequenceClassification",
@@ -39,7 +40,7 @@ VOCABULARY = tuple(
     f"{name}.weight" for name in ("embed_tokens", "word_embeddings", "wte", "tok_embeddings", "embed_in")
 )
 """Endings of the names of embeddings."""
-PREPROCESSOR = "preprocessor_config.json"
+PREPROCESSOR, MODULES = "preprocessor_config.json", "modules.json"
 MEAN_POOLED = "MeanPooledBertForSequenceClassification"
 """The one class of this package that a folder may name; importing it imports `transformers`."""
 OTHER_TASKS = """pooler cls lm_predictions mask_predictions predictions sop_classifier lm_head vocab_transform
@@ -101,7 +102,12 @@ class Files:
             del options["trust_remote_code"]
             kind: Any = importlib.import_module("lrp_companion.families.mean_pooled").__dict__[MEAN_POOLED]
         else:
-            kind = getattr(transformers, AUTO[task_of(config.architectures) or tasks.CLASSES])
+            named = (
+                "AutoModel"
+                if isinstance(self, EncoderFiles)
+                else AUTO[task_of(config.architectures) or tasks.CLASSES]
+            )
+            kind = getattr(transformers, named)
         if self.device_map is not None:
             options["device_map"] = self.device_map
         return kind.from_pretrained(self.place.path, config=config, dtype=self.dtype, **options)
@@ -231,6 +237,61 @@ class AdapterFiles(Files):
 
 
 @dataclass(frozen=True)
+class EncoderFiles(Files):
+    """A sentence encoder in the files of sentence-transformers: a network below, a pooling, a norm."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        below = entries(self.place, MODULES)[0]["path"]
+        return {**super().options, **({"subfolder": below} if below else {})}
+
+    @cached_property
+    def config(self) -> Any:
+        config = label(super().config)
+        config.architectures = [SentenceEncoder.__name__]
+        return config
+
+    def tokenizer(self, *, images: bool) -> Any:
+        """The tokenizer, with the length that the encoder reads."""
+        tokenizer, below = super().tokenizer(images=images), self.options.get("subfolder", "")
+        saved = entries(self.place, str(Path(below) / "sentence_bert_config.json"))
+        tokenizer.model_max_length = saved.get("max_seq_length") or tokenizer.model_max_length
+        prompt, lower = self._settings.get("default_prompt_name"), saved.get("do_lower_case")
+        check_texts(self.place.name, tokenizer, prompt=prompt, lower=lower)
+        return tokenizer
+
+    @property
+    def _settings(self) -> Mapping[str, Any]:
+        return entries(self.place, "config_sentence_transformers.json")
+
+    def network(self, config: Any) -> Network:
+        if entries(self.place, "config_setfit.json"):
+            hint = "load_classifier(SetFitModel.from_pretrained(...))"
+            got = f"{self.place.name!r} of SetFit, whose head may be a pickle"
+            raise ModelError("load_classifier", got=got, expected="a SetFitModel as an object", hint=hint)
+        base, report = super().network(config)
+        named = [
+            (row["type"].rpartition(".")[2], row["path"] and f"{row['path']}/{CONFIG}")
+            for row in entries(self.place, MODULES)
+        ]
+        parts = [(kind, entries(self.place, path) if path else {}) for kind, path in named]
+        similarity = self._settings.get("similarity_fn_name") or SIMILARITIES[0]
+        missing = {key for key in report["missing_keys"] if not key.startswith("pooler.")}
+        return SentenceEncoder(base, parts, similarity=similarity), {**report, "missing_keys": missing}
+
+
+def entries(place: Place, name: str) -> Any:
+    """What a file of JSON of a model says; empty where there is none."""
+    from transformers.utils import cached_file
+
+    quiet = dict.fromkeys(
+        (f"_raise_exceptions_for_{of}" for of in ("missing_entries", "connection_errors")), False
+    )
+    path = cached_file(place.path, name, revision=place.revision, **quiet)
+    return json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+
+
+@dataclass(frozen=True)
 class InMemory:
     """A network, which is copied, so that the caller's does not change."""
 
@@ -277,8 +338,10 @@ def files_of(model: Any, revision: str | None, *, device_map: Any = None) -> Rea
     if isinstance(model, nn.Module):
         return InMemory(model)
     place = locate(model, revision)
-    kind = PackedFile if place.packed else AdapterFiles if place.has(ADAPTER) else Files
-    return kind(place, device_map)
+    if place.packed or place.has(ADAPTER):
+        return (PackedFile if place.packed else AdapterFiles)(place, device_map)
+    pooled = any(row["type"].endswith("Pooling") for row in entries(place, MODULES))
+    return (EncoderFiles if pooled else Files)(place, device_map)
 
 
 def read(files: Readable, tokenizer: Any) -> tuple[Any, Any]:

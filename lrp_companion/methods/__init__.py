@@ -10,7 +10,7 @@ from typing import Any
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, choose
 from lrp_companion.methods.common import Target, check_classifier, check_options, explain, targets_of
-from lrp_companion.methods.completion import all_of, completed, contrasted
+from lrp_companion.methods.completion import all_of, answers, contrasted
 from lrp_companion.methods.image import IMAGE_METHODS, attribute_images
 from lrp_companion.methods.levels import layer_relevance
 from lrp_companion.methods.lrp import layer_lattice
@@ -75,7 +75,7 @@ def _value(text: str) -> bool | int | float | str:
     return text
 
 
-MORE = ("contrast", "position", "completion")
+MORE = ("contrast", "position", "completion", "chat_template_kwargs")
 """Options of `attribute` that no method takes."""
 
 
@@ -142,13 +142,14 @@ def attribute(
     choose("attribute", "method", method, tuple(METHODS))
     known = [*METHODS[method].options, "target", "truncate", "compare"]
     known += ["contrast"] if "output" in known else []
-    contrast, position, completion = (options.pop(name, None) for name in MORE)
+    known += ["unit"] if METHODS[method].takes is not None and method != "sampled-loo" else []
+    contrast, position, completion, template = (options.pop(name, None) for name in MORE)
     check_options(repr(method), options if contrast is None else (*options, "contrast"), known)
     truncate, compare = options.pop("truncate", False), options.pop("compare", None)
-    clf = clf if compare is None else clf.comparing(compare)
+    clf = clf.comparing(compare).for_call(target, contrast, template)
     if completion is not None:
         asked = {"target": target, "position": position, "contrast": contrast}
-        return completed(clf, inputs, completion, method=method, **asked, **options)
+        return answers(clf, inputs, completion, method=method, **asked, **options)
     several = isinstance(target, str) and target == "all" and not clf.encoder.wiring.of_vocabulary
     if several and contrast is None and "all" not in clf.labels:
         texts, targets = all_of(clf, inputs, truncate=truncate, position=position)
