@@ -68,7 +68,7 @@ def with_head(
     ------
     AttributeError : a task that the family has no head for, or a head without its modules.
     """
-    if hasattr(model, "pooling"):  # of `loading.sentences`
+    if hasattr(model, "pooling"):  # of `families.sentences`
         out = dataclasses.replace(wiring(model.steps), readout=model.pooling)
         if out.masks_whole and model.pooling != "first":
             raise AttributeError("a pooling of tokens that a mask closes whole")

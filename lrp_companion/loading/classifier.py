@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -195,26 +194,24 @@ class Classifier:
         compare_logits(self, texts)
         return self.padded(texts)
 
-    def for_call(self, target: Any, contrast: Any, template: Mapping[str, Any] | None) -> Classifier:
-        """The classifier of one call: an encoder's target is a text, and a chat's template has options."""
-        out = self
+    def for_call(
+        self, target: Any, contrast: Any, template: Mapping[str, Any] | None, *, truncate: bool
+    ) -> Classifier:
+        """The classifier of one call: a chat's template has options, and an encoder's targets are texts."""
+        out = copy.copy(self) if template else self
         if template:
             from transformers.utils import get_json_schema
 
-            out = copy.copy(self)
-            tools = [
-                get_json_schema(tool) if callable(tool) else tool for tool in template.get("tools") or ()
-            ]
-            out.template = {**template, **({"tools": tools} if tools else {})}
+            tools = [get_json_schema(one) if callable(one) else one for one in template.get("tools") or ()]
+            out.template = {**template, "tools": tools} if tools else template
         if self.similarity is None or self._whole is not None:
             return out
         named = [target] if isinstance(target, str) or target is None else list(target)
         texts = [one for one in (*named, contrast) if isinstance(one, str)]
         if None in named or not texts:
-            hint = 'target="the other text", or one for each text'
-            got, expected = f"an encoder and target {shown(target)}", "a text to compare with as the target"
-            raise InputError("attribute", got=got, expected=expected, hint=hint)
-        return out.similar_to(list(dict.fromkeys(texts)))
+            got, hint = f"an encoder and target {shown(target)}", 'target="the other text", or one for each'
+            raise InputError("attribute", got=got, expected="a text to compare with as the target", hint=hint)
+        return out.similar_to(list(dict.fromkeys(texts)), truncate=truncate)
 
     def comparing(self, which: str | None) -> Classifier:
         """The same classifier that compares "new" or "all" texts; None: as it was loaded."""
@@ -312,12 +309,11 @@ class Classifier:
         return out
 
     @torch.no_grad()
-    def similar_to(self, texts: Sequence[str]) -> Classifier:
-        """A sentence encoder as a classifier: its logits are the similarities to these texts, its classes.
+    def similar_to(self, texts: Sequence[str], *, truncate: bool = False) -> Classifier:
+        """A sentence encoder as a classifier: its classes are these texts, its logits similarities to them.
 
         `s_c = <e(x), e_c>` (dot) or `<e(x) / |e(x)|, e_c / |e_c|>` (cosine), as the encoder's
-        `similarity_fn_name` says; the embeddings e_c are constants. In relevance and gradients |e(x)| of LRP
-        is a constant, too, as what any norm divides by.
+        `similarity_fn_name` says. All e_c are constants, and in LRP `|e(x)|`, as what a norm divides by.
 
         Raises
         ------
@@ -325,18 +321,19 @@ class Classifier:
 
         >>> clf = load_classifier("all-MiniLM-L6-v2").similar_to(["Someone eats."])  # doctest: +SKIP
         """
-        whole = self.whole
-        if whole.similarity is None:
-            got, hint = (
-                f"{self.card.name!r}, which has no similarity",
-                "load a folder of sentence-transformers",
-            )
+        whole, cosine = self.whole, self.similarity == "cosine"
+        if self.similarity is None:
+            got, hint = f"{self.card.name!r}, which is none", "load a folder of sentence-transformers"
             raise InputError("similar_to", got=got, expected="a sentence encoder", hint=hint)
-        each = [whole.tape(text).logits for text in whole.encode(list(texts))]
+
+        def scaled(x: Tensor) -> Tensor:
+            return normalize(x, dim=-1) if cosine else x
+
         network: Any = whole.network
-        cosine = whole.similarity == "cosine"
-        scaled, last = partial(normalize, dim=-1) if cosine else torch.Tensor.contiguous, nn.Linear(1, 1, bias=False)
-        last.weight = nn.Parameter(scaled(torch.cat(each)), requires_grad=False)
+        last, encoded = nn.Linear(1, 1, bias=False), whole.encode(list(texts), truncate=truncate)
+        with as_recorded(self.device, network):
+            each = [whole.tape(text).logits for text in encoded]
+            last.weight = nn.Parameter(scaled(torch.cat(each)), requires_grad=False)
         unit = ((UnitLength(last, 0.0), None),) if cosine and not network.normalised else ()
         return whole._ending((*unit, (last, None)), texts, lambda logits: scaled(logits) @ last.weight.T)
 

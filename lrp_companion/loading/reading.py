@@ -19,11 +19,12 @@ from torch import nn
 from lrp_companion.checks import ModelError
 from lrp_companion.extras import extra
 from lrp_companion.families import FAMILIES, tasks
+from lrp_companion.families.sentences import SIMILARITIES, SentenceEncoder, label
 from lrp_companion.families.tasks import TASKS, task_of
 from lrp_companion.loading.adapters import adapted, inside, labels_of, merged, of_peft, shapes_of
 from lrp_companion.loading.gguf_keys import check_tensors, read_keys
 from lrp_companion.loading.places import ADAPTER, CONFIG, Place, locate
-from lrp_companion.loading.sentences import SIMILARITIES, SentenceEncoder, check_texts, label
+from lrp_companion.loading.sentences import check_texts
 
 AUTO = {
     tasks.CLASSES: "AutoModelForSequenceClassification",

@@ -186,15 +186,9 @@ class Reader:
         tokenizer, most, bare = self.tokenizer, self.max_tokens, kind in ("ids", "chat")
         chat, template = item if kind == "chat" else (), self.template
         if template and not chat:
-            raise _refused(
-                k,
-                f"that is no chat, and options {list(template)} of its template",
-                "a chat",
-                "leave them out",
-            )
-        sides: tuple[str, ...] = (
-            item if kind == "pair" else (self.templated(chat, template) if chat else item,)
-        )
+            raise _refused(k, f"that is no chat, with {', '.join(template)}", "a chat", "leave them out")
+        text = self.templated(chat, template) if chat else item
+        sides: tuple[str, ...] = item if kind == "pair" else (text,)
         row = Encoding([*map(int, item)], []) if kind == "ids" else tokenised(tokenizer, sides, bare=bare)
         self.check_ids(k, row.ids)
         untruncated = len(row.ids)
@@ -240,7 +234,7 @@ class Reader:
         with the beginning of the answer, or up to the end of the answer that the chat begins.
         """
         begun, given = chat[-1]["role"] == "assistant", template or {}
-        source = given and self.tokenizer.get_chat_template(given.get("chat_template"), given.get("tools"))
+        source = self.tokenizer.get_chat_template(given.get("chat_template"), given.get("tools"))
         unused = [name for name in given if name != "chat_template" and not re.search(rf"\b{name}\b", source)]
         if unused:
             got, hint = f"with {unused[0]!r}, which its chat template does not read", "leave it out"
@@ -262,27 +256,23 @@ class Reader:
         key, spans = "content" if of_chat else "text", list[Span]()
         made = self.templated(text.chat, template) if items else ""
         for k, item in enumerate(items):
+            said: Any = item.get(key) or ""
+            if said == "" and of_chat:
+                continue  # such as a call of a tool
             marked = [*items[:k], {**item, key: MARK}, *items[k + 1 :]]
             given = (marked, template) if of_chat else (text.chat, {**template, "documents": marked})
-            before, *_, after = (parts := self.templated(*given).split(MARK))
-            span, said = (len(before), len(made) - len(after)), item.get(key)
-            if isinstance(said or "", str) and not (said or "").strip():
-                continue  # such as a call of a tool
-            whole = (
-                made.startswith(before)
-                and made.endswith(after)
-                and made[slice(*span)] in (said, said.strip())
-            )
-            if len(parts) != 2 or not whole:
-                got = f"whose {unit} {k} (from 0), {shown(said)}, is not once in the text as it is"
-                hint = (
-                    "the chat template leaves it out, repeats or changes it: name spans of the text instead"
-                )
+            parts = self.templated(*given).split(MARK)
+            span = len(parts[0]), len(made) - len(parts[-1])
+            same = parts[0] + made[slice(*span)] + parts[-1] == made
+            if len(parts) != 2 or not same or made[slice(*span)] not in (said, str(said).strip()):
+                got = f"whose {unit} {k} (from 0), {shown(said)}, is not once in it as it is"
+                hint = "the template drops, repeats or changes it; name spans of the text instead"
                 raise _refused(0, got, f"each {unit} as it was given", hint)
             spans.append(span)
         if not spans:
-            given = "a chat" if of_chat else 'chat_template_kwargs={"documents": [{"text": ...}]}'
-            raise _refused(0, f"without a {unit}", given, "take another unit")
+            raise _refused(
+                0, f"without a {unit}", "a chat, or documents for its template", "take another unit"
+            )
         return spans
 
     def check_ids(self, k: int, ids: Sequence[int]) -> None:
