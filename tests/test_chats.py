@@ -31,7 +31,7 @@ SOURCES = [{"title": "one", "text": "the film is dull"}, {"title": "two", "text"
 @pytest.fixture(scope="module")
 def clf() -> lrp.Classifier:
     network, tokenizer = talker()
-    tokenizer.chat_template = TEMPLATE
+    tokenizer.chat_template, tokenizer.model_max_length = TEMPLATE, 256
     return lrp.load_classifier(network, tokenizer, dtype="float64")
 
 

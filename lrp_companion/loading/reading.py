@@ -60,7 +60,7 @@ class Files:
 
     place: Place
     device_map: Any = None
-    dtype = "auto"
+    dtype, auto = "auto", ""
     stored = ""
 
     @property
@@ -103,12 +103,7 @@ class Files:
             del options["trust_remote_code"]
             kind: Any = importlib.import_module("lrp_companion.families.mean_pooled").__dict__[MEAN_POOLED]
         else:
-            named = (
-                "AutoModel"
-                if isinstance(self, EncoderFiles)
-                else AUTO[task_of(config.architectures) or tasks.CLASSES]
-            )
-            kind = getattr(transformers, named)
+            kind = getattr(transformers, self.auto or AUTO[task_of(config.architectures) or tasks.CLASSES])
         if self.device_map is not None:
             options["device_map"] = self.device_map
         return kind.from_pretrained(self.place.path, config=config, dtype=self.dtype, **options)
@@ -241,10 +236,20 @@ class AdapterFiles(Files):
 class EncoderFiles(Files):
     """A sentence encoder in the files of sentence-transformers: a network below, a pooling, a norm."""
 
+    auto = "AutoModel"
+
+    @cached_property
+    def _modules(self) -> list[tuple[str, str]]:
+        """The class and the folder of each module."""
+        return [(row["type"].rpartition(".")[2], row["path"]) for row in entries(self.place, MODULES)]
+
+    @cached_property
+    def _said(self) -> Mapping[str, Any]:
+        return entries(self.place, "config_sentence_transformers.json")
+
     @property
     def options(self) -> dict[str, Any]:
-        below = entries(self.place, MODULES)[0]["path"]
-        return {**super().options, **({"subfolder": below} if below else {})}
+        return {**super().options, "subfolder": self._modules[0][1]}
 
     @cached_property
     def config(self) -> Any:
@@ -254,41 +259,32 @@ class EncoderFiles(Files):
 
     def tokenizer(self, *, images: bool) -> Any:
         """The tokenizer, with the length that the encoder reads."""
-        tokenizer, below = super().tokenizer(images=images), self.options.get("subfolder", "")
-        saved = entries(self.place, str(Path(below) / "sentence_bert_config.json"))
+        tokenizer = super().tokenizer(images=images)
+        saved = entries(self.place, "sentence_bert_config.json", self._modules[0][1])
         tokenizer.model_max_length = saved.get("max_seq_length") or tokenizer.model_max_length
-        prompt, lower = self._settings.get("default_prompt_name"), saved.get("do_lower_case")
+        prompt, lower = self._said.get("default_prompt_name"), saved.get("do_lower_case")
         check_texts(self.place.name, tokenizer, prompt=prompt, lower=lower)
         return tokenizer
 
-    @property
-    def _settings(self) -> Mapping[str, Any]:
-        return entries(self.place, "config_sentence_transformers.json")
-
     def network(self, config: Any) -> Network:
         if entries(self.place, "config_setfit.json"):
-            hint = "load_classifier(SetFitModel.from_pretrained(...))"
-            got = f"{self.place.name!r} of SetFit, whose head may be a pickle"
+            got, hint = f"{self.place.name!r} of SetFit", "load_classifier(SetFitModel.from_pretrained(...))"
             raise ModelError("load_classifier", got=got, expected="a SetFitModel as an object", hint=hint)
         base, report = super().network(config)
-        named = [
-            (row["type"].rpartition(".")[2], row["path"] and f"{row['path']}/{CONFIG}")
-            for row in entries(self.place, MODULES)
-        ]
-        parts = [(kind, entries(self.place, path) if path else {}) for kind, path in named]
-        similarity = self._settings.get("similarity_fn_name") or SIMILARITIES[0]
+        parts = [(kind, entries(self.place, CONFIG, path) if path else {}) for kind, path in self._modules]
+        network = SentenceEncoder(
+            base, parts, similarity=self._said.get("similarity_fn_name") or SIMILARITIES[0]
+        )
         missing = {key for key in report["missing_keys"] if not key.startswith("pooler.")}
-        return SentenceEncoder(base, parts, similarity=similarity), {**report, "missing_keys": missing}
+        return network, {**report, "missing_keys": missing}
 
 
-def entries(place: Place, name: str) -> Any:
+def entries(place: Place, name: str, folder: str = "") -> Any:
     """What a file of JSON of a model says; empty where there is none."""
     from transformers.utils import cached_file
 
-    quiet = dict.fromkeys(
-        (f"_raise_exceptions_for_{of}" for of in ("missing_entries", "connection_errors")), False
-    )
-    path = cached_file(place.path, name, revision=place.revision, **quiet)
+    quiet = {f"_raise_exceptions_for_{of}": False for of in ("missing_entries", "connection_errors")}
+    path = cached_file(place.path, name, subfolder=folder, revision=place.revision, **quiet)
     return json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
 
 

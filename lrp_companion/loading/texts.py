@@ -121,9 +121,6 @@ def places_read(texts: Sequence[EncodedText], device: torch.device) -> Tensor | 
 def listed(texts: Any) -> list[tuple[str, Any]]:
     """The inputs of an argument, each after its kind: a "text"; a "pair", a tuple of strings (but `Texts` of
     a data set are several texts); "ids", a list or an array of whole numbers; a "chat", a list of messages.
-
-    >>> listed(("a film", "of grace")), listed(["a film", [2, 7, 3]])
-    ([('pair', ('a film', 'of grace'))], [('text', 'a film'), ('ids', [2, 7, 3])])
     """
     kind, texts = kind_of(texts)
     one = kind or isinstance(texts, (bytes, Mapping, Set)) or getattr(texts, "ndim", 1) != 1
@@ -244,12 +241,7 @@ class Reader:
 
     def spans_of(self, text: EncodedText, unit: str) -> list[Span]:
         """Where the messages of a chat, or the documents of its template, stand in the text that was made.
-
         For each the text is made again with a mark in its place: nothing else may change.
-
-        Raises
-        ------
-        InputError : a text that is no chat with any; one that the template leaves out, repeats or rewrites.
         """
         template, of_chat = text.template or {}, unit == "message"
         items = list(text.chat if of_chat else template.get("documents") or ())

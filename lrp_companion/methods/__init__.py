@@ -119,8 +119,8 @@ def attribute(
         the logits of a text that is unlike any before are compared with the network's own; "all": those of
         every text). `unit` is what is removed at once (LOO, mask-gradient,
         hybrid, shapley) or summed over (others): "token", "word", "sentence", of a chat "message" or
-        "document", or spans as in `Attribution.spans` (for several texts, a list of spans for each). `METHODS[name].defaults` of
-        `lrp_companion.registry` are the options of each method with their defaults.
+        "document", or spans as in `Attribution.spans` (for several texts, a list of spans for each).
+        `METHODS[name].defaults` of `lrp_companion.registry` are the options with their defaults.
 
     Returns
     -------
