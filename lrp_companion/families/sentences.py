@@ -68,14 +68,17 @@ class SentenceEncoder(nn.Module):
     ) -> SimpleNamespace:
         """The logits, of that name."""
         x = self.base_model(input_ids, attention_mask=attention_mask, **inputs).last_hidden_state
-        if attention_mask is None or attention_mask.ndim != 2:
-            attention_mask = x.new_ones(x.shape[:2])
-        mask = attention_mask.to(x).unsqueeze(-1)
-        if self.pooling == "mean":
-            x = (x * mask).sum(1) / mask.sum(1)
-        else:
-            x = x[:, 0] if self.pooling == "first" else x.masked_fill(mask == 0, -torch.inf).amax(1)
+        x = pooled(x, attention_mask, self.pooling)
         return SimpleNamespace(logits=self.head(nn.functional.normalize(x) if self.normalised else x))
+
+
+def pooled(x: Tensor, attention_mask: Tensor | None, pooling: str) -> Tensor:
+    """The mean or maximum (B, D) of states (B, T, D) over tokens that a mask (B, T) keeps, or the first one."""
+    whole = attention_mask is None or attention_mask.ndim != 2
+    mask = (torch.ones(x.shape[:2]) if whole else attention_mask).to(x).unsqueeze(-1)  # type: ignore[union-attr]
+    if pooling == "mean":
+        return (x * mask).sum(1) / mask.sum(1)
+    return x[:, 0] if pooling == "first" else x.masked_fill(mask == 0, -torch.inf).amax(1)
 
 
 def label(config: Any, names: Sequence[Any] | None = None, problem: str = "regression") -> Any:
