@@ -73,7 +73,7 @@ class SentenceEncoder(nn.Module):
 
 
 def pooled(x: Tensor, attention_mask: Tensor | None, pooling: str) -> Tensor:
-    """The mean or maximum (B, D) of states (B, T, D) over tokens that a mask (B, T) keeps, or the first one."""
+    """The mean or maximum (B, D) of states (B, T, D) over tokens that a mask keeps, or the first one."""
     whole = attention_mask is None or attention_mask.ndim != 2
     mask = (torch.ones(x.shape[:2]) if whole else attention_mask).to(x).unsqueeze(-1)  # type: ignore[union-attr]
     if pooling == "mean":
