@@ -57,7 +57,8 @@ def _head_of(model: Any, config: Any) -> nn.Linear:
     weight: torch.Tensor
     if hasattr(theirs, "linear"):
         linear, scale = theirs.linear, theirs.temperature + theirs.eps
-        weight, bias = linear.weight / scale, 0 if linear.bias is None else linear.bias / scale
+        weight = linear.weight.double() / scale
+        bias = 0 if linear.bias is None else linear.bias.double() / scale
         names, sigmoid = range(len(weight)), theirs.multitarget
     else:
         weight, bias = torch.tensor(theirs.coef_), torch.tensor(theirs.intercept_)
