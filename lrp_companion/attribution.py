@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lrp_companion.checks import InputError, bool_array, choose, extra, ranking, real_array, shown
-from lrp_companion.words import Span, readable, units_of
+from lrp_companion.words import Span, Units, readable, units_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -198,7 +198,10 @@ class Attribution(Record):
         """
         of_text: dict[str, Any] = {"tokens": self.tokens, "text": self.text, "offsets": self.offsets}
         units = units_of("Attribution", spans, special=self.special, **of_text)
-        named = spans if isinstance(spans, str) else "span"
+        return self.over(units, spans if isinstance(spans, str) else "span")
+
+    def over(self, units: Units, named: str) -> Attribution:
+        """Sums over units of its tokens, which are called so."""
         return replace(
             self,
             tokens=units.names,

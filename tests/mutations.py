@@ -135,7 +135,7 @@ wired = of("families/wiring.py", "test_encoder.py")
 families = of("families/pre_norm.py", "test_pre_norm.py")
 packed_order = of("tape/packed.py", "test_pre_norm.py")
 rows_order = of("tape/packed.py", "test_pre_norm.py")
-mean_read = of("families/mean_pooled.py", "test_pre_norm.py")
+mean_read = of("families/sentences.py", "test_pre_norm.py")
 meter = of("methods/lrp.py", "test_model_check.py")
 read_place = of("tape/encoder.py", "test_tasks.py")
 removed_place = of("methods/perturbation.py", "test_tasks.py")
@@ -393,8 +393,7 @@ MUTATIONS: list[Mutation] = [
     heads("a query that reads nothing divides by zero", "total.masked_fill_(total == 0, torch.inf)", "total"),
     gates("gate always halved", 'if self.treatment == "constant":', "if False:"),
     gates("groupings of a gate confused", 'if self.treatment == "right":', 'if self.treatment == "flat":'),
-    mean_read("the mean counts padding", "mean = (hidden * kept).sum(1) / kept.sum(1)",
-              "mean = hidden.mean(1)",
+    mean_read("the mean counts padding", "return (x * mask).sum(1) / mask.sum(1)", "return x.mean(1)",
          f"{LOGITS}[bert, mean-left]"),
     gates("gate's own way forgotten",
           "self.up.backward(g_up, eps=eps).add_(self.gate.backward(g_gate, eps=eps))",
@@ -596,6 +595,26 @@ MUTATIONS: list[Mutation] = [
     same_logit("messages without the answer's start", '"add_generation_prompt": self.prompts',
                '"add_generation_prompt": False',
                "a_talk_is_what_the_chat_template_makes_of_it", file="loading/texts.py"),
+    Mutation("encoder: another length", "families/wiring.py", "new_full((width,), width**-0.5)",
+             "new_full((width,), 1.0)",
+             ("test_sentences.py::test_embeddings_similarities_and_loo_are_the_librarys_own",)),
+    Mutation("encoder: a maximum of all", "tape/encoder.py", "argmax(1, keepdim=True)",
+             "argmin(1, keepdim=True)", ("test_sentences.py::test_relevance_is_that_of_the_equations",)),
+    Mutation("encoder: a maximum is a sum", "tape/encoder.py", "(weights if self.largest else",
+             "(weights.abs() / 2 if self.largest else",
+             ("test_sentences.py::test_relevance_is_that_of_the_equations",)),
+    Mutation("encoder: texts are embedded once", "loading/classifier.py",
+             "return self if whole.identity is self.identity else", "return self or",
+             ("test_sentences.py::test_several_targets_a_contrast_and_a_target_that_is_missing",)),
+    Mutation("encoder: any head", "loading/sentences.py", "if not np.allclose(", "if False and np.allclose(",
+             ("test_sentences.py::test_a_head_whose_probabilities_are_no_softmax_is_refused",)),
+    Mutation("chat: an option without effect", "loading/texts.py", "        if unused:", "        if False:",
+             ("test_chats.py::test_an_option_without_effect_is_refused",)),
+    Mutation("chat: a message in other words", "loading/texts.py", "if len(parts) != 2 or not same or",
+             "if len(parts) < 1 or",
+             ("test_chats.py::test_a_message_that_is_not_once_in_the_text_is_named",)),
+    Mutation("units: no sums", "methods/common.py", "return [record.over(of, named)", "return [record",
+             ("test_chats.py::test_sums_over_words_are_those_of_the_record",)),
     same_logit("token types that GPT-2 adds", "wiring.types > 1 or _adds_types(clf, text)",
                "wiring.types > 1", "token_types_that_gpt2_adds_as_words_are_refused",
                file="loading/comparison.py"),

@@ -27,6 +27,7 @@ TASKS = {
     "ForTokenClassification": TOKEN_CLASSES,
     "ForQuestionAnswering": ANSWER,
     "ForImageClassification": IMAGE_CLASSES,
+    "SentenceEncoder": CLASSES,
     "ForImageClassificationWithTeacher": IMAGE_CLASSES,
 }
 """Tasks by the endings of class names; people read these names, too."""
@@ -70,6 +71,11 @@ def with_head(
     ------
     AttributeError : a task that the family has no head for, or a head without its modules.
     """
+    if hasattr(model, "pooling"):  # of `families.sentences`
+        out = dataclasses.replace(wiring(model.steps), readout=model.pooling)
+        if out.masks_whole and model.pooling != "first":
+            raise AttributeError("a pooling of tokens that a mask closes whole")
+        return out
     task = task_of_network(model)
     heads = {
         CLASSES: classes,

@@ -14,9 +14,9 @@ from torch.nn.functional import linear, pad
 
 from lrp_companion.families.patches import PatchEmbedding, PositionTable
 
-READOUTS = ("first", "last", "mean", "place", "two")
-"""What the head reads: the first token, the last one that is not padding, the mean of all, a given place, or
-the first two tokens, joined into one vector.
+READOUTS = ("first", "last", "mean", "max", "place", "two")
+"""What the head reads: the first token, the last one that is not padding, the mean of all or the largest of
+each coordinate, a given place, or the first two tokens, joined into one vector.
 """
 
 
@@ -162,6 +162,20 @@ class RootMeanSquare:
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.scaled(x, self.rms(x))
+
+
+@dataclass(frozen=True)
+class UnitLength(RootMeanSquare):
+    """A vector of length 1, `y = x / |x|`: an RMSNorm with `gamma = 1 / sqrt(D)`, in front of a linear map.
+
+    >>> UnitLength(nn.Linear(2, 1), 0.0)(torch.tensor([3.0, 4.0])).tolist()
+    [0.6000000238418579, 0.800000011920929]
+    """
+
+    @property
+    def weight(self) -> Tensor:
+        width: int = self.module.weight.shape[1]
+        return self.module.weight.new_full((width,), width**-0.5)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ from lrp_companion.words import Units, units_of
 Targets = Sequence[int | None]
 Target = int | str | Iterable[int | str | None] | None
 """A class or its label for all inputs, one for each, or None: the class with the largest logit."""
+OF_CHATS = ("message", "document")
+"""Units of a chat."""
 MOST_STEPS = 1000
 """Limit for integrated gradients: finding the nodes takes time cubic in their number."""
 
@@ -39,8 +41,8 @@ class Request:
     ----------
     name : of the method, for its records and its progress bar.
     clf, texts, targets : a classifier, encoded texts, and for each a class or None, the predicted one.
-    output, unit : what is explained, and what is removed at once ("token", "word", "sentence", or a list of
-        spans, of all texts or for each text its own).
+    output, unit : what is explained, and what is removed at once ("token", "word", "sentence", "message",
+        "document", or a list of spans, of all texts or for each text its own).
     batch_tokens : tokens of a batch, padding included; None keeps the device busy.
     progress : whether there is a progress bar; None: on a terminal.
     """
@@ -90,6 +92,8 @@ class Request:
         several = self.unit if _by_text(self.unit) else [self.unit] * len(self.texts)
         out = []
         for text, unit in zip(self.texts, several, strict=True):
+            if isinstance(unit, str) and unit in OF_CHATS:
+                unit = self.clf.reader.spans_of(text, unit)
             joined, offsets = ("", ()) if unit == "token" else (text.joined, text.offsets)
             read: dict[str, Any] = {"tokens": text.tokens, "special": text.special, "follows": text.follows}
             out.append(units_of("attribute", unit, text=joined, offsets=offsets, **read))
@@ -123,6 +127,12 @@ def explain(
     """
     row = METHODS[method]
     assert row.function is not None
+    summed = "token" if "unit" in (row.takes or ("unit",)) else options.pop("unit", "token")
+    if summed != "token":
+        records = explain(method, clf, texts, targets, **options)
+        units = Request(method, clf, texts, targets, unit=summed).units()
+        named = unit_choice(summed)["unit"]
+        return [record.over(of, named) for record, of in zip(records, units, strict=True)]
     with as_recorded(clf.device, clf.network):
         if row.takes is None:  # one of yours
             return row.function(clf, texts, targets, **options)
@@ -364,6 +374,8 @@ def attribution(
         raise InputError(
             "attribute", got=got, expected=expected, hint="return one score per token of the text"
         )
+    told = {"similarity": clf.similarity, "chat_template_kwargs": text.template}
+    told = {name: value for name, value in told.items() if value}
     known = {"label": clf.labels[int(target)], "model": clf.card.name, "dtype": clf.card.dtype}
     arrays = {name: np.array(part, dtype=np.float64) for name, part in (parts or {}).items()}
     special = np.array(units.special if units else text.special)
@@ -377,7 +389,7 @@ def attribution(
         logit=finite(clf, to_numpy(logit), "logits").item(),
         special=special,
         method=method,
-        choices=MappingProxyType(as_tuples(choices)),
+        choices=MappingProxyType(as_tuples({**choices, **told})),
         parts=MappingProxyType(arrays),
         details=MappingProxyType(as_tuples({**known, **text.details, **(details or {})})),
         text=text.joined,

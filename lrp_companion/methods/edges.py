@@ -97,6 +97,9 @@ def removals(tape: Tape) -> list[list[Removal]]:
     steps = [layer.attend for layer in tape.layers]
     out = [[Removal.of_heads(heads, step.context) for heads in step.at_work.groups()] for step in steps]
     head = tape.head
+    if head.readout.largest:
+        got, hint = "an encoder whose pooling is the maximum", "take method mask-gradient"
+        raise ModelError("attribute", got=got, expected="a mean, or one token that is read", hint=hint)
     if head.readout.weights is not None:
         x = head.final_norm[-1].y if head.final_norm else tape.layers[-1].output
         out.append([Removal.of_mean(head.readout.weights, x, head.pooled)])

@@ -177,7 +177,7 @@ def _row(clf: Classifier, text: EncodedText, keep: Any, removal: str, read: Sequ
         return Row(ids[keep], places[: keep.sum()], types=types[keep], read=left)
     if removal == "attention-mask":
         stay = keep.copy()
-        if readout == "mean":  # of the tokens that are left
+        if readout in ("mean", "max"):  # of the tokens that are left
             return Row(ids[stay], places[stay], types=types[stay], length=len(text))
         stay[[0, 1] if readout == "two" else read] = True
         if clf.encoder.wiring.masks_whole:  # a closed query reads all tokens, closed or not

@@ -10,7 +10,7 @@ many masks of one text are carried back together (`propagation.all_masks`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -30,13 +30,15 @@ class Readout:
     """What the head reads of the last hidden states (B, T, D): a weighted sum over tokens, (B, D).
 
     `place` (B,) is the token that is read, None if it is the first; `weights` (B, T) sum to 1 if the mean is
-    read, else None. With `two`, the first two tokens are read, joined into one vector, (B, 2 D).
+    read, else None. With `two`, the first two tokens are read, joined into one vector, (B, 2 D). Of a maximum
+    weights are 1 where a mask is open; `of_largest` has (B, T, D), 1 at the largest value.
     """
 
     tokens: int
     place: Tensor | None = None
     weights: Tensor | None = None
     two: bool = False
+    largest: bool = False
 
     @classmethod
     def of(
@@ -60,7 +62,18 @@ class Readout:
             last = (attended * torch.arange(tokens, device=attended.device)).argmax(-1)
             return cls(tokens, place=last if place is None else place)
         weights = attended.to(dtype) if keep is None else attended * keep
+        if kind == "max":
+            return cls(tokens, weights=(weights > 0).to(dtype), largest=True)
         return cls(tokens, weights=weights / weights.sum(-1, keepdim=True))
+
+    def of_largest(self, x: Tensor) -> Readout:
+        """The same for states x (B, T, D): of a maximum, which token each coordinate is read from."""
+        if not self.largest or self.weights is None:
+            return self
+        place = x.masked_fill(self.weights.to(x.device).unsqueeze(-1) == 0, -torch.inf).argmax(
+            1, keepdim=True
+        )
+        return replace(self, weights=torch.zeros_like(x).scatter(1, place, 1.0))
 
     def alone(self, batch: int, device: torch.device) -> tuple[Tensor | None, Readout]:
         """The places (B, k) that are read, None if all are, and the same readout of x (B, k, D) there."""
@@ -79,6 +92,8 @@ class Readout:
         """(B, T, D) to (B, D)."""
         if self.weights is not None:
             # the mean as a weighted sum: rows of weights sum to 1, padding has 0
+            if self.largest:
+                return (self.weights * x).sum(1)
             return torch.einsum("bt,btd->bd", self.weights.to(x), x)
         if self.two:
             # (B, 2, D) to (B, 2 D): DeiT's two special tokens
@@ -88,7 +103,11 @@ class Readout:
         return x[torch.arange(len(x), device=x.device), self.place.to(x.device)]
 
     def rows(self, x: Tensor) -> Tensor:
-        """(B, T, T') to (B, T'): what is read of maps whose rows are tokens; of two tokens the mean."""
+        """(B, T, T') to (B, T'): what is read of maps whose rows are tokens; of two tokens the mean, of a
+        maximum each as often as it is read.
+        """
+        if self.largest and self.weights is not None:
+            return torch.einsum("bt,btk->bk", self.weights.mean(-1), x)
         return x[:, :2].mean(1) if self.two else self.read(x)
 
     def backward(self, g: Tensor) -> Tensor:
@@ -97,8 +116,9 @@ class Readout:
             # the transpose of `read`: g at the tokens that are read, 0 at all others
             return nn.functional.pad(g.unflatten(-1, (2, -1)), (0, 0, 0, self.tokens - 2))
         if self.weights is not None:
-            # each token with its weight, as by Eq. (1)
-            return g.unsqueeze(-2) * self.weights.to(g).unsqueeze(-1)
+            # each token with its weight, as by Eq. (1); of a maximum all goes to the largest
+            weights = self.weights.to(g)
+            return g.unsqueeze(-2) * (weights if self.largest else weights.unsqueeze(-1))
         if self.place is None:
             return nn.functional.pad(g.unsqueeze(-2), (0, 0, 0, self.tokens - 1))
         # (B, T), 1 at the place
@@ -122,7 +142,8 @@ class HeadBlock:
         # (..., B, C) down the maps of the head to what is read, (..., B, D)
         # layers and head may lie on several devices
         g = through(self.steps, g, eps).to(self.pooled.device)
-        if self.readout.weights is not None:  # a mean is a sum; what one token gives is itself
+        # a mean is a sum; what one token gives is itself
+        if self.readout.weights is not None and not self.readout.largest:
             g = rules.add(g, self.pooled, eps=eps)
         return through(self.final_norm, self.readout.backward(g), eps)
 
@@ -250,6 +271,7 @@ class Encoder:
             layers.append(RecomputedLayer.of(run, x) if self.recompute else run(x))
             x = layers[-1].output
         x, final_norm = run_steps(x, (w.final_norm, None))
+        readout = readout.of_largest(x)
         # (B, T, D) to (B, D), or (B, 2 D)
         pooled = readout.read(x) if more[-1] is None else readout.read(x) + more[-1]
         x, steps = run_steps(pooled, *w.head)

@@ -81,7 +81,7 @@ def packed_logits(
                 side.to(layer.device) for side in (x, positions, read, places, place)
             )
             stretches = [stretch.to(layer.device) for stretch in stretches]
-        last = number == len(wiring.layers) - 1 and wiring.readout not in ("mean", "two")
+        last = number == len(wiring.layers) - 1 and wiring.readout not in ("mean", "max", "two")
         at = positions if number else places // kinds
         key, value = (heads_of(wiring, layer, side, x, at, length) for side in ("key", "value"))
         if number:
@@ -102,9 +102,9 @@ def packed_logits(
     x = applied(wiring.final_norm, x)
     if wiring.readout == "two":
         x = torch.cat([x[read], x[read + 1]], dim=1)
-    if wiring.readout == "mean":
+    if wiring.readout in ("mean", "max"):
         sizes = torch.as_tensor(np.diff(ends), device=x.device)
-        x = torch.segment_reduce(x, "mean", lengths=sizes)
+        x = torch.segment_reduce(x, wiring.readout, lengths=sizes)
     return wiring.logits_of(x).to(device)
 
 
