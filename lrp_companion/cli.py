@@ -24,6 +24,7 @@ from lrp_companion.cli_options import (
     either,
     explain_options,
     loaded,
+    registered,
     sources_options,
 )
 from lrp_companion.terminal import (
@@ -57,6 +58,7 @@ def _explain(args: argparse.Namespace) -> None:
     if args.out is not None:
         args.out = str(as_path("explain", "--out", args.out))
         ending("explain", args.out)
+    registered(args)
     asked = {name: getattr(args, name) for name in OPTIONS} | {"truncate": args.truncate or None}
     options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     for name, other in (("completion", "write"), ("position", "word")):

@@ -346,7 +346,7 @@ def _as_csv(rows: Sequence[Row]) -> bytes:
                 out |= {name: value.mean, f"{name} low": value.low, f"{name} high": value.high}
                 out[f"{name} n"] = value.n
             else:
-                out[name] = _harmless(" ".join(map(str, value)) if isinstance(value, list) else value)
+                out[name] = harmless(" ".join(map(str, value)) if isinstance(value, list) else value)
     frame = pd.DataFrame(flat)
     empty = [name for name in frame if name.endswith(", paper") and frame[name].isna().all()]
     return frame.drop(columns=empty).to_csv(index=False, lineterminator="\n").encode()
@@ -358,10 +358,10 @@ def _as_latex(rows: Sequence[Row]) -> bytes:
     return pd.DataFrame(flat).to_latex(index=False, escape=True).encode()
 
 
-def _harmless(value: Any) -> Any:
+def harmless(value: Any) -> Any:
     """A cell that no spreadsheet runs: text that begins like a formula gets an apostrophe.
 
-    >>> [_harmless(cell) for cell in ("=1+1", "@name", -0.5, "ig")]
+    >>> [harmless(cell) for cell in ("=1+1", "@name", -0.5, "ig")]
     ["'=1+1", "'@name", -0.5, 'ig']
     """
     return f"'{value}" if isinstance(value, str) and value.lstrip(" ").startswith(FORMULA) else value
