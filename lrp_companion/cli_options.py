@@ -18,9 +18,7 @@ MODEL = "an embedded model, a folder (also of a PEFT adapter), or a hub id (defa
 POSITION = "position from 0 of the token whose classes are explained (token classification), or of the token "
 POSITION += "after which the next is explained (language model)"
 WORD = "the same by its word"
-RULES = (
-    "a Python file of yours that registers rule sets or methods (lrp.rule_set, lrp.method); it is run first"
-)
+RULES = "a Python file of yours, run first, that registers rule sets or methods (lrp.rule_set, lrp.method)"
 DATA_DIR = "folder with sst2/, imdb/ and mnist/ (default: LRP_COMPANION_DATA)"
 
 

@@ -75,9 +75,7 @@ def _options_of_words(add: Callable[..., Any]) -> None:
     _columns(add)
     add("--model", help="the run's, if it is not found by its name")
     add("--methods", type=names, help="some of the run's (default: all)")
-    text = (
-        "only texts that are predicted as this class, by its label; else scores are for any predicted class"
-    )
+    text = "only texts that are predicted as this class (its label); scores are for the predicted class"
     add("--target", metavar="CLASS", help=text)
     add("--site", choices=SITES, default=SITES[0])
     text = "how each text's map is scaled: divided by its sum of |score| (default), by its sum, or not at all"

@@ -81,11 +81,8 @@ def word_table(
     ends = [bootstrap_columns(each[word].to_numpy().T) for word in words]
     columns = {name: of[words].to_numpy() for name, of in counts.items()}
     for k, name in enumerate(means):
-        columns[name] = [of[k].mean for of in ends]
-        columns[f"{name} low"], columns[f"{name} high"] = (
-            [of[k].low for of in ends],
-            [of[k].high for of in ends],
-        )
+        for part, ending in (("mean", ""), ("low", " low"), ("high", " high")):
+            columns[f"{name}{ending}"] = [getattr(of[k], part) for of in ends]
     return pd.DataFrame(columns, index=words)
 
 

@@ -185,7 +185,7 @@ def with_intervals(frame: Any) -> Any:
     for name in [name for name in frame if {f"{name} low", f"{name} high"} <= {*frame}]:
         ends = [f"{name} low", f"{name} high"]
         parts = frame[[name, *ends]].to_numpy().tolist()
-        cells = [Interval(*part, int(not math.isnan(part[0]))) for part in parts]
+        cells = [Interval(mean, low, high, int(mean == mean)) for mean, low, high in parts]
         frame = frame.drop(columns=ends).assign(**{name: cells})
     return frame
 
