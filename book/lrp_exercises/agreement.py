@@ -318,9 +318,9 @@ def mean_pair_r(maps: Array) -> float:
 
 @card("""overrated-words: Which words a method overrates -> the differences
 Each entry of words and texts (whole numbers, shape (T,)) says which word stands there, and in which text;
-scores and loo are its scores by a method and by LOO, scaled alike. Return for each word, in the order of their
-numbers, by how much the method overrates it: the mean of score minus LOO, where the occurrences of a word in
-one text are averaged first, and each text with the word then counts once.
+scores and loo are its scores by a method and by LOO, scaled alike. Return for each word, in the order of
+their numbers, by how much the method overrates it: the mean of score minus LOO, where the occurrences of a
+word in one text are averaged first, and each text with the word then counts once.
 ## inputs
 of three words in three texts: np.array([0, 1, 0, 0, 2, 1, 2, 0, 1]), np.arange(9) // 3, n(9), n(9) + 0.5
 of a word in one text only: np.array([2, 0, 0, 1, 0, 1]), np.array([0, 0, 0, 1, 1, 2]), n(6), n(6) + 1
