@@ -65,7 +65,7 @@ def _options_of_run(add: Callable[..., Any]) -> None:
 def _options_of_report(add: Callable[..., Any]) -> None:
     text = "a run's folder, or a folder of such folders"
     add("folders", nargs="+", metavar="DIR", help=text)
-    text = "also write everything to this folder: the text, figures as PNG and PDF, tables as CSV"
+    text = "also write everything to this folder: the text, figures as PNG and PDF, tables as CSV and LaTeX"
     add("--out", metavar="FOLDER", help=text)
 
 

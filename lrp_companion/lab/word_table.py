@@ -34,11 +34,10 @@ def word_table(
 ) -> pd.DataFrame:
     """Mean score of every word over the texts of a run with `--keep-maps`, by LOO and by each method.
 
-    A word's score in a text is the sum over its tokens (`Attribution.words`), without special tokens, for the
-    class that the model predicts there. Each text's map of words is divided by its sum of |score|, LOO's like
-    a method's, so that no long text, large logit or large map outweighs others: a score is a signed share of
-    its map, and "cp-lrp - loo" is how much larger a share CP-LRP gives a word than LOO does. Occurrences in
-    one text are averaged first; means and 95 % bootstrap intervals are then over texts.
+    A word's score in a text is the sum over its tokens (`Attribution.words`), for the class predicted there;
+    special tokens are left out. Each map of words is divided by its sum of |score|, LOO's like a method's, so
+    that no large logit outweighs others: "cp-lrp - loo" is how much more of its map CP-LRP gives a word than
+    LOO does. Occurrences in one text are averaged first; means and 95 % bootstrap intervals are over texts.
 
     Parameters
     ----------
