@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from lrp_companion.attribution import SITES
 from lrp_companion.checks import InputError, choose
 from lrp_companion.lab.load import TextRun, load_run
 from lrp_companion.lab.record import Record
@@ -68,6 +69,7 @@ def word_table(
     >>> lrp.show.dots(words[["attnlrp", "attnlrp low", "attnlrp high"]])  # doctest: +SKIP
     """
     choose("word_table", "map", map, MAP_CHOICES)
+    choose("word_table", "site", site, SITES)
     rows, names = _words(_text_run(run), data, model, methods, target, site, map)
     rows["word"] = rows["word"] if cased else rows["word"].str.casefold()
     texts = rows.groupby(["word", "text"]).mean()
