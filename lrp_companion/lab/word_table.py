@@ -63,7 +63,7 @@ def word_table(
 
     Raises
     ------
-    InputError : a run without maps; other texts or another tokenizer than the run's; no such class.
+    InputError : a run without maps; other texts or another tokenizer than the run's; no such class, column.
 
     >>> words = word_table("runs/first", target="positive", top=20)     # doctest: +SKIP
     >>> lrp.show.dots(words[["attnlrp", "attnlrp low", "attnlrp high"]])  # doctest: +SKIP
@@ -76,7 +76,7 @@ def word_table(
     texts = texts.assign(**{f"{name} - loo": texts[name] - texts["loo"] for name in names})
     counts = {"count": rows.groupby("word").size(), "texts": texts.groupby("word").size()}
     means = texts.groupby("word").mean()[counts["texts"] >= least]
-    by = by or (f"{names[0]} - loo" if names else "loo")
+    by = choose("word_table", "by", by or (f"{names[0]} - loo" if names else "loo"), tuple(means))
     words = means.sort_values(by, ascending=False, kind="stable").index[:top]
     each = {str(word): of for word, of in texts.groupby("word") if word in words}
     ends = [bootstrap_columns(each[word].to_numpy().T) for word in words]
