@@ -172,15 +172,6 @@ def side_of_band(value: Interval, low: float, high: float) -> str:
     return "above" if value.low > high else "below" if value.high < low else "across"
 
 
-def side_of_zero(value: Interval) -> str:
-    """Whether the whole interval lies "above" or "below" 0, or "across" it; else "undefined".
-
-    >>> side_of_zero(Interval(0.2, 0.1, 0.3, 9)), side_of_zero(Interval(0.2, -0.1, 0.5, 9))
-    ('above', 'across')
-    """
-    return side_of_band(value, 0, 0)
-
-
 # -- many columns with the same draws ----------------------------------------------------------------
 
 
