@@ -7,6 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tiny_models import reviews, save
 
@@ -80,7 +81,13 @@ def by_plain_loops(run: TextRun, clf, *, scale: bool, target: int | None = None)
 @pytest.mark.parametrize("scale", [True, False])
 @pytest.mark.parametrize("predicted", [False, True])
 def test_words_by_plain_loops(run, clf, scale: bool, predicted: bool) -> None:
-    target = int(run.example_column("target")[0]) if predicted else None
+    examples = run.tables["examples"]
+    mixed = pa.array(np.arange(len(examples)) % 2, pa.int8())  # the random model predicts one class
+    at = examples.column_names.index("target")
+    run = TextRun(
+        run.name, run.manifest, {**run.tables, "examples": examples.set_column(at, "target", mixed)}
+    )
+    target = 1 if predicted else None
     table = lrp.word_table(run, DATA, clf, least=1, map="absolute-sum" if scale else "raw", target=target)
     plain = by_plain_loops(run, clf, scale=scale, target=target)
     assert sorted(table.index) == sorted(plain)
