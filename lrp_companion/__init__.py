@@ -35,6 +35,7 @@ _HOME = {
     "invariance_gap": "metrics",
     "open_record": "lab.record",
     "interval": "lab.record",
+    "word_table": "lab.word_table",
     "token_heatmap": "show",
     **dict.fromkeys(importlib.import_module("lrp_companion.widgets").__all__, "widgets"),
     "Attribution": "attribution",

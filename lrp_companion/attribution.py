@@ -51,12 +51,7 @@ class Record:
     """Frozen data class with arrays and read-only mappings; pickled, copied and compared by value."""
 
     def _typed(self, *mappings: str) -> None:
-        """Bring the fields into their types, in place; `mappings` are those besides `parts`.
-
-        Raises
-        ------
-        InputError : scores, parts, marks or offsets that are not one per token; as `real_array`.
-        """
+        """Bring the fields into their types, in place; `mappings` are those besides `parts`."""
         record: Any = self
         kind, tokens = type(self).__name__, tuple(record.tokens)
         arrays = {name: real_array(kind, name, part) for name, part in record.parts.items()}

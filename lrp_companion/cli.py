@@ -24,6 +24,7 @@ from lrp_companion.cli_options import (
     either,
     explain_options,
     loaded,
+    registered,
     sources_options,
 )
 from lrp_companion.terminal import (
@@ -51,6 +52,7 @@ def _explain(args: argparse.Namespace) -> None:
     if args.out is not None:
         args.out = str(as_path("explain", "--out", args.out))
         ending("explain", args.out)
+    registered(args)
     method, own = method_call(args.method)
     known = {"target", "contrast", *(name for row in METHODS.values() for name in row.options)}
     asked = {name: value for name, value in vars(args).items() if name in known and value is not None}

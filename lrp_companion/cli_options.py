@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import runpy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ MODEL = "an embedded model, a folder (also of a PEFT adapter), or a hub id (defa
 POSITION = "position from 0 of the token whose classes are explained (token classification), or of the token "
 POSITION += "after which the next is explained (language model)"
 WORD = "the same by its word"
+RULES = "a Python file of yours, run first, that registers rule sets or methods (lrp.rule_set, lrp.method)"
 DATA_DIR = "folder with sst2/, imdb/ and mnist/ (default: LRP_COMPANION_DATA)"
 
 
@@ -95,6 +97,7 @@ def explain_options(add: Callable[..., Any]) -> None:
     add("--permutations", type=int, help="random orders of the tokens of longer texts (method shapley)")
     text = "seed for random groups, tokens or orders (methods mask-gradient, hybrid, sampled-loo, shapley)"
     add("--seed", type=int, help=text)
+    add("--rules", metavar="FILE", help=RULES)
     add("--json", action="store_true", help="print the record as JSON")
     text = "also save a heat map as .html, .svg, .png or .pdf, or the record as .json"
     add("--out", metavar="FILE", help=text)
@@ -134,6 +137,12 @@ def begun(args: argparse.Namespace) -> None:
 
     locate(args.model)
     check_output()
+
+
+def registered(args: argparse.Namespace) -> None:
+    """Run the user's file of rule sets and methods, if one is named."""
+    if args.rules is not None:
+        runpy.run_path(args.rules)
 
 
 def either(args: argparse.Namespace, operation: str, name: str, other: str) -> dict[str, Any]:

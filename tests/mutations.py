@@ -226,6 +226,7 @@ terminal = of("terminal.py", "test_terminal.py")
 compute = of("loading/compute.py", "test_compute.py")
 answer_jobs = of("lab/answer_jobs.py", "test_answer_runs.py")
 answer_run = of("lab/load.py", "test_answer_runs.py")
+word_table = of("lab/word_table.py", "test_word_table.py")
 
 # fmt: off
 
@@ -447,6 +448,18 @@ MUTATIONS: list[Mutation] = [
     answer_jobs("special tokens of a prompt count", "one.scores[~one.special], other.scores[~one.special]",
             "one.scores, other.scores"),
     answer_run("r of the sum among the tokens", "r[:, :-1]", "r"),
+    word_table("occurrences are texts", 'rows.groupby(["word", "text"]).mean()',
+               'rows.set_index(["word", "text"])'),
+    word_table("maps as they are", "units.sums(of[k])[words], map)", 'units.sums(of[k])[words], "raw")'),
+    word_table("special tokens are words", "words = ~units.special", "words = units.special | True"),
+    word_table("words of other texts", "if known != now:", "if False:"),
+    word_table("words of all classes", "if kept[k] and", "if"),
+    word_table("other numbers of tokens", "if not np.array_equal(text.special, special):", "if False:"),
+    Mutation("rules: a run forgets the shares", "lab/review_jobs.py", "np.asarray(rules.shares, dtype=float)",
+             "np.zeros(4)", ("test_registry.py::test_a_run_knows_the_shares_of_a_rule_set",)),
+    Mutation("dots: a word is a method", "show/figures.py", " if plain else styles(rows)",
+             " if [] else styles(rows)",
+             ("test_word_table.py::test_a_word_that_is_a_methods_name_stays_a_word",)),
     removed_place("a place read without the tokens taken out", "int(keep[: place[0]].sum())",
                   "int(place[0])"),
     read_mask("two masked tokens read as one", "mask_token_id) != 1", "mask_token_id) < 1"),

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from lrp_book.records.embedding_shift import EmbeddingG
@@ -150,6 +151,7 @@ PACKAGE: dict[str, Function] = {
     "least-shift": lambda r, g: np.linalg.pinv(g[None]) @ np.array([-r]),
     "partial-agreement": package_partial,
     "mean-pair-r": lambda maps: pair_r(maps).mean(),
+    "overrated-words": lambda w, t, a, b: pd.Series(a - b).groupby([w, t]).mean().groupby(level=0).mean(),
     "without-each": lambda a, b: [lrp.pearson(np.delete(a, k), np.delete(b, k)) for k in range(len(a))],
     "rank-agreement": faithfulness.CORRELATIONS["spearman"],
     "shapley-values": package_shapley,

@@ -672,6 +672,7 @@ def test_the_report_has_the_primary_analysis_in_every_form(three, tmp_path, caps
     assert len(rows) == 4 * (1 + 3) and float(rows[0]["d"]) == pytest.approx(0.1, abs=1e-6)
     latex = (tmp_path / "out" / "primary.tex").read_text()
     assert latex.startswith("\\begin{tabular}") and "0.100 [" in latex
+    assert "cp-lrp" in (tmp_path / "out" / "methods-b.tex").read_text()
     methods = list(csv.DictReader((tmp_path / "out" / "methods-b.csv").open()))
     assert {row["statistic"] for row in methods} == {"pearson", "spearman"}
 

@@ -43,7 +43,7 @@ MAPS = MAP_CHOICES[:2]
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """A run and its rows, sorted by example; only examples that every table holds are read."""
 
@@ -57,6 +57,13 @@ class Run:
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
+
+    def __repr__(self) -> str:
+        told, config = self.manifest, self.manifest["config"]
+        methods = ", ".join(config.get("methods") or config["explainers"])
+        commits = ", ".join(dict.fromkeys(str(session["commit"]) for session in told["sessions"]))
+        kind = f"{type(self).__name__} {self.name}: n = {self.n:,} of {told['data']}"
+        return f"{kind}; methods {methods}; model {self.model}; commit {commits}"
 
     @property
     def task(self) -> str:
@@ -90,7 +97,7 @@ class Run:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TextRun(Run):
     """A run on reviews: agreement with LOO under every choice, curves, and layers bypassed."""
 
@@ -280,7 +287,7 @@ def loo_maps(after: np.ndarray, target: int, *, multi_label: bool) -> np.ndarray
     return outputs[..., :1] - outputs[..., 1:]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DigitRun(Run):
     """The common part of runs on digits: images that are explained under every net."""
 
@@ -303,7 +310,7 @@ class DigitRun(Run):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MnistRun(DigitRun):
     """A run on MNIST: nets of several seeds, and one row per net, image and explainer, for all images."""
 
@@ -331,7 +338,7 @@ SPAN = 1_000_000
 """Jobs of one net of a `MnistRun`: seed * SPAN + row of the image."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MnistGridRun(DigitRun):
     """A run over variants of the paper's MNIST nets: several seeds of each, some images under each net."""
 
@@ -378,7 +385,7 @@ class MnistGridRun(DigitRun):
         return rows.assign(seed=rows[JOB] // len(self.variants), variant=rows[JOB] % len(self.variants))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AnswerRun(Run):
     """A run on prompts and their completions: r with LOO of every method, token by token and of the sum."""
 

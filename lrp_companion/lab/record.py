@@ -63,6 +63,8 @@ class Record:
     parts: Mapping[str, AnyRun | Mapping[str, np.ndarray]]
 
     def __repr__(self) -> str:
+        if len(self.parts) == 1 and isinstance(part := next(iter(self.parts.values())), Run):
+            return repr(part)
         counts = {
             part.n if isinstance(part, Run) else len(part.get("example", ())) for part in self.parts.values()
         }
@@ -162,7 +164,7 @@ def open_record(name: str, *, results: str | os.PathLike[str] = "results", addre
     ----------
     name : one of "sst2-12", "sst2-6", "imdb-12", "imdb-6", or a path in the folder of the records, such as
         "maps/sst2-companion" or "base/sst2-seed-0-maps"; with `*` several trainings that explain the same
-        texts, such as "trainings/sst2-companion-6-short-seed-*".
+        texts, such as "trainings/sst2-companion-6-short-seed-*"; or the folder of a run of yours.
     results : the folder of the records, here or in a folder above.
     address : where a release has the zips of its records and `checksums.txt`; by default the variable
         `LRP_COMPANION_RECORDS`. Without one nothing is fetched.
@@ -172,10 +174,12 @@ def open_record(name: str, *, results: str | os.PathLike[str] = "results", addre
     SourceError : no such record.
 
     >>> open_record("sst2-12")                    # doctest: +SKIP
-    Record('sst2-12', 872 texts)
+    TextRun sst2-companion: n = 872 of sst2/validation ...; methods loo, ...; model companion; commit ...
     """
     folder, path = nearby(results), NAMES.get(name, name)
     parts = _parts(folder, path)
+    if not parts and (Path(path) / "manifest.json").is_file():
+        folder, parts = Path(), {path: load_run(path)}
     if not parts and (address := address or os.environ.get(RECORDS, "")):
         folder = _fetched(path, address)
         parts = _parts(folder, path)

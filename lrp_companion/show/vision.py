@@ -101,12 +101,7 @@ def patch_maps(
 
 
 def save_map(file: str, record: Attribution, image: Any) -> None:
-    """Write one image and its patches as `.png`, `.svg` or `.pdf`; with another ending as `record.save` does.
-
-    Raises
-    ------
-    InputError : another ending than that knows, or a folder that does not exist.
-    """
+    """Write one image and its patches as `.png`, `.svg` or `.pdf`; else as `record.save` does."""
     ending = file.lower().rpartition(".")[2]
     if ending not in FIGURES:
         record.save(file)

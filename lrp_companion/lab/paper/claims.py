@@ -177,7 +177,7 @@ def _lacking(spec: Spec, run: AnyRun) -> str:
     """What a run would need to test a claim, "" if nothing."""
     if isinstance(run, MnistGridRun):
         return "" if accurate_variants(run) else "variant as accurate as the paper's nets"
-    needed = [each for effect in spec.effects for each in weights(effect, _layers(run))]
+    needed = [each for effect in spec.effects for each in weights(effect, getattr(run, "layers", 0))]
     if isinstance(run, MnistRun):
         return next((f"explainer {name}" for name, _ in needed if name not in run.explainers), "")
     needed += ["attnlrp"] if spec.column == "delta" else []  # of its margin
@@ -187,10 +187,6 @@ def _lacking(spec: Spec, run: AnyRun) -> str:
     return "" if isinstance(run, TextRun) and masks <= {*run.masks} else "masks of bypassed layers"
 
 
-def _layers(run: AnyRun) -> int:
-    return run.layers if isinstance(run, TextRun) else 0
-
-
 def _effects(spec: Spec, runs: Sequence[AnyRun]) -> Iterator[Effect]:
     """The effects of a claim in each run, and if there are several in the mean over all."""
     paper = _paper_value(spec) if any(on_paper_data(run.manifest["config"]) for run in runs) else None
@@ -198,7 +194,7 @@ def _effects(spec: Spec, runs: Sequence[AnyRun]) -> Iterator[Effect]:
     columns = {run.name: dict(_columns(spec, run)) for run in runs}
     for protocol, what in product(next(iter(columns.values()), {}), spec.effects):
         for name, members in groups.items():
-            sums = [weights(what, _layers(run)) for run in members]
+            sums = [weights(what, getattr(run, "layers", 0)) for run in members]
             if not all(sums):
                 continue
             of = [columns[run.name][protocol] for run in members]
