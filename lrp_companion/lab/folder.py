@@ -282,7 +282,19 @@ def table_bytes(rows: pa.Table, key: str) -> pa.Buffer:
     """A table of a run as a file; shards, which have few rows, are compressed in no time."""
     sink, level = pa.BufferOutputStream(), 19 if len(rows) >= 100 else 1
     rows = rows.replace_schema_metadata({"run": key})
-    pq.write_table(rows, sink, compression="zstd", compression_level=level, write_page_checksum=True)
+    nested = {of.name: f"{of.name}.list.element" for of in rows.schema if pa.types.is_nested(of.type)}
+    inner = {of.name: of.type.value_type if of.name in nested else of.type for of in rows.schema}
+    pq.write_table(
+        rows,
+        sink,
+        compression="zstd",
+        compression_level=level,
+        write_page_checksum=True,
+        use_dictionary=[nested.get(name, name) for name, of in inner.items() if pa.types.is_string(of)],
+        use_byte_stream_split=[
+            nested.get(name, name) for name, of in inner.items() if pa.types.is_floating(of)
+        ],
+    )
     return sink.getvalue()
 
 

@@ -20,10 +20,10 @@ import xarray as xr
 
 from lrp_companion.attribution import scores_at
 from lrp_companion.checks import InputError, SourceError, as_path, choose
-from lrp_companion.lab.axes import AGREEMENT, ANSWERS_TASK, EMBEDDING_PARTS, OWN_TASK, SUMS, Axes, points
+from lrp_companion.lab.axes import ANSWERS_TASK, EMBEDDING_PARTS, OWN_TASK, SUMS, Axes, points
 from lrp_companion.lab.folder import JOB, MANIFEST, Tables, open_tables
 from lrp_companion.masks import bypassed, mask_number
-from lrp_companion.metrics.grid import at_map
+from lrp_companion.metrics.grid import AXES, at_map
 from lrp_companion.schema import (
     AXIS_OPTIONS,
     DEFAULT_PROTOCOL,
@@ -40,8 +40,8 @@ Explanation = str | Iterable[int]
 """A method's name, or the layers that are bypassed (from 1)."""
 MAPS = MAP_CHOICES[:2]
 """Maps that can differ in r: the third is the first, divided by a positive number."""
-SIGN = "sign"
-"""The column that has `TextRun.signs` in a record that was cut, in place of sums."""
+SIGN, SIGN_AXES = "sign", ("site", "tokens", "target", "removal")
+"""The column that has `TextRun.signs` in a record that was cut, in place of sums, and its axes."""
 _T = TypeVar("_T")
 
 
@@ -167,7 +167,7 @@ class TextRun(Run):
 
     def _r_of_maps(self, explanation: Explanation) -> xr.DataArray:
         axes = self.manifest["axes"] | ({} if isinstance(explanation, str) else {"statistic": ["pearson"]})
-        raw = Axes({name: axes[name] for name in AGREEMENT}).read(self._column(explanation, "r"))
+        raw = Axes({name: axes[name] for name in AXES}).read(self._column(explanation, "r"))
         r = xr.concat([raw, raw * self.signs(explanation)], pd.Index(MAPS, dtype=object, name="map"))
         return r.transpose(*AXIS_OPTIONS, "example").assign_coords(example=self.examples)
 
@@ -176,13 +176,13 @@ class TextRun(Run):
         Axes example, site, tokens, target and removal.
         """
         if SIGN in self.tables.columns(self._table(explanation)):
-            axes = {name: self.manifest["axes"][name] for name in ("site", "tokens", "target", "removal")}
+            axes = {name: self.manifest["axes"][name] for name in SIGN_AXES}
             return Axes(axes).read(self._column(explanation, SIGN))
-        size = SUMS.read(self._column(explanation, "size"))
-        each = xr.broadcast(self.sums(explanation), size, *self._loo_sums)
+        sizes = SUMS.read(self._column(explanation, "size"))
+        each = xr.broadcast(self.sums(explanation), sizes, *self._loo_sums)
         total, size, total_of_loo, size_of_loo = (of.values for of in each)
-        sums, sizes = (total, total_of_loo), (size, size_of_loo)
-        return each[0].copy(data=at_map(np.ones_like(total), MAPS[1], sums=sums, sizes=sizes))
+        of = {"sums": (total, total_of_loo), "sizes": (size, size_of_loo)}
+        return each[0].copy(data=at_map(np.ones_like(total), MAPS[1], **of))
 
     def sums(self, explanation: Explanation) -> xr.DataArray:
         """Sum R of every map, with the axes example, site, tokens and target."""
