@@ -29,7 +29,7 @@ from lrp_companion.masks import mask_label, masks_on_paths
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.metrics.statistics import bootstrap_columns, mean_over
-from lrp_companion.schema import TOKEN_CHOICES
+from lrp_companion.schema import AXIS_OPTIONS, TOKEN_CHOICES
 
 NAMES = {
     "sst2-12": "sst2-companion",
@@ -123,7 +123,8 @@ class Record:
         of Shapley values, whose "tokens" are units.
         """
         frames = [
-            _tokens(_arrays(part), site, methods).assign(training=name) for name, part in self.parts.items()
+            _tokens(_arrays(part, methods), site, methods).assign(training=name)
+            for name, part in self.parts.items()
         ]
         out = pd.concat(frames, ignore_index=True)
         return out if len(self.parts) > 1 else out.drop(columns="training")
@@ -282,7 +283,10 @@ def _r_of(part: Any) -> xr.DataArray:
 
 
 def _r_of_maps(part: Mapping[str, np.ndarray]) -> xr.DataArray:
-    """r from maps: sites word and, with learned positions, word+position."""
+    """r from maps: sites word and, with learned positions, word+position; or as a record was cut to it."""
+    if "explainer" in part:
+        of = {name: part[name].tolist() for name in ("explainer", *AXIS_OPTIONS) if name in part}
+        return xr.DataArray(part["r"], {**of, "text": np.sort(part["example"])}, [*of, "text"], name="r")
     maps = _maps(part)
     sites = ("word", "word+position") if "attnlrp+position" in maps else ("word",)
     methods = [name for name in maps if not name.startswith("loo ") and "+" not in name]
@@ -315,14 +319,14 @@ def _r_of_maps(part: Mapping[str, np.ndarray]) -> xr.DataArray:
     return xr.DataArray(out, {**axes, "text": texts}, [*axes, "text"], name="r")
 
 
-def _arrays(part: Any) -> Mapping[str, np.ndarray]:
-    """The maps of a run as a `.npz` file has them."""
+def _arrays(part: Any, methods: Collection[str] | None = None) -> Mapping[str, np.ndarray]:
+    """The maps of a run, or those of some methods, as a `.npz` file has them."""
     if isinstance(part, Mapping):
         return part
     loo = part.loo()
     columns = {"word": [~special for special in part.specials()], LOO: loo}
     for name in part.methods:
-        if name != "loo":
+        if name != "loo" and (methods is None or name in methods):
             columns |= {f"{name}{end}": part.maps(name, site=site) for site, end in ENDS.items()}
     sizes = {"example": part.examples, "tokens": np.array([len(of) for of in loo])}
     return sizes | {name: np.concatenate(of) for name, of in columns.items()}
