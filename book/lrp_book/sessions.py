@@ -6,8 +6,8 @@ typical answers. Three more blocks are on no slide. `{part}
 TITLE` stands in the first slide of a part of the plan, or, with a `:minute:` of its own, where a break
 begins; its text is what the teacher does, `:where:` the student's link, `:screen:` the teacher's.
 `{handout}` and `{teaching}` are the students' and the teacher's page, in which `<!-- goals -->` and `<!--
-plan -->` stand for what the slides say. `write_pages` writes these pages, the run sheet and the script, every word that is said, where the book
-is made.
+plan -->` stand for what the slides say.
+`write_pages` writes these pages, the run sheet and the script, which has every word, where the book is made.
 """
 
 from __future__ import annotations
