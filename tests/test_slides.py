@@ -263,7 +263,7 @@ def test_arrow_keys_are_the_widgets_while_it_has_the_focus(html: Path, visit: An
 
 
 def test_a_widget_on_a_slide_reacts_and_leaves_the_address_to_the_slides(html: Path, visit: Any) -> None:
-    page = opened(visit, (html / "book/slides/session3.html").as_uri())
+    page = opened(visit, (html / "book/slides/session2.html").as_uri())
     number = widget_slide(page, "layer_toggles")
     turn_to(page, number)
     slide = page.locator("section.present")
