@@ -39,7 +39,7 @@ TERMS = {
     "half open": r"\bhalf.open\b",
 }
 """Words that a deck has in bold on the slide where they come first, the goals left out."""
-VERDICT = re.compile(r"\b(revers|turns?|turned|flip|wins?|ahead|closer|level|equal)\w*\b(?!.*\?$)")
+VERDICT = re.compile(r"\b(revers|turns?|turned|flip|wins?|ahead|closer|level|equal)\w*\b(?!.*\?$)", re.I)
 """What a heading may not say while the room has yet to answer."""
 STEP = re.compile(r"\{(click|set|expect)\}`([^`]+)`")
 _LINES = """() => {
