@@ -90,11 +90,7 @@ class Record:
 
 
 def as_tuples(value: Any) -> Any:
-    """A choice or detail as a record has it: arrays and lists as tuples, numbers as Python's own.
-
-    >>> as_tuples({"nodes": np.array([0.5, 1.0]), 1: np.int64(3)})
-    {'nodes': (0.5, 1.0), '1': 3}
-    """
+    """A choice or detail as a record has it: arrays and lists as tuples, numbers as Python's own."""
     if isinstance(value, Mapping):
         return {str(key): one if type(one) in PLAIN else as_tuples(one) for key, one in value.items()}
     if isinstance(value, (np.ndarray, np.generic)):

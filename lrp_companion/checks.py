@@ -93,11 +93,7 @@ def shown(value: object, longest: int = 80) -> str:
 
 
 def choose(operation: str, name: str, value: object, options: Sequence[str]) -> str:
-    """Return `value` if it is one of `options`; else raise `InputError`.
-
-    >>> choose("attribute", "site", "word", ("word", "embedding"))
-    'word'
-    """
+    """Return `value` if it is one of `options`; else raise `InputError`."""
     if isinstance(value, str) and value in options:
         return value
     raise InputError(
@@ -114,9 +110,6 @@ def whole(
     """Return `value` as an int if it is a whole number from `least` to `most`; else raise `InputError`.
 
     Here a boolean is not a number, and 2.0 is not a whole number.
-
-    >>> whole("attribute", "n_steps", 50, hint="try n_steps=50")
-    50
     """
     if is_whole(value) and least <= value and (most is None or value <= most):
         return int(value)
@@ -134,11 +127,7 @@ def is_whole(value: object) -> TypeGuard[int | np.integer]:
 
 
 def check_epsilon(operation: str, epsilon: float) -> float:
-    """Return the stabiliser of the rules as a float if it is finite and at least 0; else raise `InputError`.
-
-    >>> check_epsilon("attribute", 1e-6)
-    1e-06
-    """
+    """Return the stabiliser of the rules as a float if it is finite and at least 0; else `InputError`."""
     if 0 <= epsilon < math.inf:
         return float(epsilon)
     hint = "try epsilon=0.0, the exact rule, or 1e-6"
@@ -151,9 +140,6 @@ def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset
     """Return the layers as a set; raise `InputError` for any outside 1..count.
 
     Layers count from 1, as in the paper.
-
-    >>> sorted(check_layers("lrp", [3, 1], 12))
-    [1, 3]
     """
     chosen = set[int]()
     for layer in layers:  # one by one: a range may be endless
@@ -165,11 +151,7 @@ def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset
 
 
 def as_path(operation: str, name: str, given: str | os.PathLike[str]) -> Path:
-    """Return a path with `~` expanded; it need not exist. An empty one would name the working directory.
-
-    >>> as_path("run", "--out", "runs/first").name
-    'first'
-    """
+    """Return a path with `~` expanded; it need not exist. An empty one would name the working directory."""
     if not os.fspath(given).strip():
         hint = "name a file or a folder"
         raise InputError(operation, got=f"an empty {name}", expected="a path", hint=hint)
@@ -181,28 +163,12 @@ TIED = 1e-6
 
 
 def real_array(operation: str, name: str, values: Any) -> np.ndarray:
-    """Return real numbers of any shape as float64.
-
-    Raises
-    ------
-    InputError : text, complex numbers, dates; masked entries. NumPy refuses rows of different lengths.
-
-    >>> real_array("agreement", "scores", [1, 2]).tolist()
-    [1.0, 2.0]
-    """
+    """Return real numbers of any shape as float64; no text, complex numbers, dates or masked entries."""
     return plain_array(operation, name, values).astype(np.float64)
 
 
 def bool_array(operation: str, name: str, values: Any) -> np.ndarray:
-    """Return booleans of any shape; numbers that are exactly 0 or 1 count as False and True.
-
-    Raises
-    ------
-    InputError : other numbers, such as 0.5 or NaN; as `real_array`.
-
-    >>> bool_array("removal", "keep", [1, 0, 1]).tolist()
-    [True, False, True]
-    """
+    """Return booleans of any shape; numbers that are exactly 0 or 1 count as False and True."""
     given = plain_array(operation, name, values)
     if ((given == 0) | (given == 1)).all():
         return given.astype(bool)
@@ -211,11 +177,7 @@ def bool_array(operation: str, name: str, values: Any) -> np.ndarray:
 
 
 def plain_array(operation: str, name: str, values: Any) -> np.ndarray:
-    """Return numbers or booleans as an array of the type that they have; `InputError` as `real_array`.
-
-    >>> plain_array("encode", "image", [[0, 255]]).dtype.kind
-    'i'
-    """
+    """Return numbers or booleans as an array of the type that they have; `InputError` as `real_array`."""
     given = np.asarray(on_cpu(values))
     if given.dtype.kind == "O":  # fractions; NumPy refuses what is no number
         given = given.astype(np.float64)
@@ -263,10 +225,6 @@ EXTRAS = {
 @contextmanager
 def extra(operation: str) -> Iterator[None]:
     """Turn a missing optional package into a one-line error that says how to install it.
-
-    Raises
-    ------
-    SourceError : a package of `EXTRAS` is not installed.
 
     >>> with extra("attribute"):
     ...     raise ModuleNotFoundError("No module named 'captum'", name="captum.attr")

@@ -35,11 +35,7 @@ class Command:
 
 
 def _layers(text: str) -> Iterable[int]:
-    """Layers such as `1,2,7-12`.
-
-    >>> list(_layers("1,7-9"))
-    [1, 7, 8, 9]
-    """
+    """Layers such as `1,2,7-12`."""
     ends = (part.partition("-") for part in text.split(","))
     ranges = [range(int(first), int(last or first) + 1) for first, _, last in ends]
     if not all(ranges):

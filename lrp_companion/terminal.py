@@ -107,11 +107,7 @@ def complain(text: str) -> None:
 
 
 def ended(work: Callable[[], Any]) -> int:
-    """Do the work and return the exit code, with one line on standard error unless it is 0.
-
-    >>> ended(lambda: None)
-    0
-    """
+    """Do the work and return the exit code, with one line on standard error unless it is 0."""
     code = DONE
     try:
         with _terminated_like_ctrl_c():

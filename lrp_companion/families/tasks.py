@@ -66,10 +66,6 @@ def with_head(
 
     A masked token and the classes of a token, such as whether an answer starts there, are read at a place of
     the text.
-
-    Raises
-    ------
-    AttributeError : a task that the family has no head for, or a head without its modules.
     """
     if hasattr(model, "pooling"):  # of `families.sentences`
         out = dataclasses.replace(wiring(model.steps), readout=model.pooling)
@@ -101,10 +97,6 @@ def head_steps(*parts: Any) -> Steps:
     """The steps of a head: linear maps, each with its activation function or None, and norms.
 
     A part is a linear map, an activation function, a norm, or dropout or the identity, which are left out.
-
-    Raises
-    ------
-    AttributeError : a part that is none of these, or a head that does not end with a linear map.
 
     >>> first, last = nn.Linear(4, 3), nn.Linear(3, 2)
     >>> head_steps(first, nn.Dropout(), torch.tanh, last) == ((first, torch.tanh), (last, None))
@@ -163,10 +155,6 @@ def is_elementwise(activation: Callable[[Tensor], Tensor]) -> bool:
 def check_modules(name: str, wiring: Wiring, *, labels: int) -> None:
     """Refuse an activation function that reads several numbers, or changes its input: the logits would be
     right and the relevance would not; and a head with other outputs than the labels.
-
-    Raises
-    ------
-    ModelError : one of these.
     """
     outputs = len(wiring.head[-1][0].weight)
     if outputs != labels:

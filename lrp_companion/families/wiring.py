@@ -269,10 +269,6 @@ class Convolution(LinearMap):
 def norm_of(module: Any) -> Norm | None:
     """A network's norm as a wiring has it: None for the identity, and an RMSNorm by its weight and eps.
 
-    Raises
-    ------
-    AttributeError : another module.
-
     >>> norm_of(nn.Identity()), norm_of(nn.RMSNorm(4, eps=1e-6)).eps
     (None, 1e-06)
     """
@@ -471,18 +467,6 @@ class Wiring:
             or any(isinstance(norm, RootMeanSquare) for norm in norms)
         )
 
-    @property
-    def is_bert(self) -> bool:
-        """Whether this has BERT's order: learned positions, norms after the sums, the first token read."""
-        return (
-            self.position is not None
-            and self.rotary is None
-            and not (self.causal or self.masks_whole)
-            and self.readout == "first"
-            and all(layer.attention_norm is not None and layer.gate is None for layer in self.layers)
-            and all(layer.attention_input_norm is None for layer in self.layers)
-        )
-
 
 def fresh_rotations(network: Any) -> None:
     """Let rotations that grow with the texts that a network has read start again, as with its first text."""
@@ -501,26 +485,15 @@ Function = TypeVar("Function", bound=Callable[[Any], Wiring])
 
 
 def family(name: str) -> Callable[[Function], Function]:
-    """Register the decorated function as the wiring of a family, in place of any other of this name.
+    """Register the decorated function as the wiring of a family, its `model_type` in `config.json`, in place
+    of any other of this name.
 
     The function takes the `transformers` classifier and returns its `Wiring`. A family with the layout of
     another one needs no new function: CamemBERT is wired as RoBERTa is.
 
-    Parameters
-    ----------
-    name : the family's `model_type` in `config.json`.
-
-    >>> from lrp_companion.tape.encoder import Encoder
-    >>> from lrp_companion.families import bert
-    >>> from transformers import BertConfig, BertForSequenceClassification
-    >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10}
-    >>> model = BertForSequenceClassification(BertConfig(**sizes)).eval()
-    >>> model.config.model_type = "our-bert"
-    >>> wiring = family("our-bert")(bert)
-    >>> ids = torch.tensor([[0, 5, 6, 2]])
-    >>> torch.allclose(Encoder(model).forward(ids, torch.ones_like(ids)).logits, model(ids).logits, atol=1e-5)
-    True
-    >>> forget_family("our-bert")
+    >>> from lrp_companion.families import roberta
+    >>> wiring = family("our-roberta")(roberta)
+    >>> forget_family("our-roberta")
     """
 
     def register(wiring_of: Function) -> Function:

@@ -172,11 +172,7 @@ def _by_text(unit: Any) -> bool:
 
 
 def unit_choice(unit: Any) -> dict[str, str]:
-    """A record's choice of unit; empty for tokens.
-
-    >>> unit_choice("token"), unit_choice("word"), unit_choice(["rare grace"])
-    ({}, {'unit': 'word'}, {'unit': 'span'})
-    """
+    """A record's choice of unit; empty for tokens."""
     if not isinstance(unit, str):
         return {"unit": "span"}
     return {} if unit == "token" else {"unit": unit}
@@ -197,10 +193,6 @@ def class_numbers(
 
     A class is its number, from 0, or its label; text is always a label, and a number never is. `class_of`
     reads a text first, such as a language model's token.
-
-    Raises
-    ------
-    InputError : another number of targets than inputs, no such class, or a label of several classes.
 
     >>> class_numbers("neutral", 2, ("negative", "neutral", "positive")), class_numbers([0, None], 2, "ab")
     ([1, 1], [0, None])
@@ -280,12 +272,7 @@ def check_options(method: str, options: Iterable[str], allowed: Iterable[str]) -
 
 
 def path_integral(function: Callable[..., Tensor]) -> Any:
-    """Return captum's `IntegratedGradients` of a function.
-
-    Raises
-    ------
-    SourceError : captum, which the extra `ig` installs, is missing.
-    """
+    """Return captum's `IntegratedGradients` of a function."""
     with extra("attribute"), warnings.catch_warnings():
         # in a notebook captum's progress bars ask for ipywidgets on import; none of them is shown here
         warnings.simplefilter("ignore", TqdmWarning)
@@ -294,11 +281,7 @@ def path_integral(function: Callable[..., Tensor]) -> Any:
 
 
 def switch(name: str, value: object) -> bool:
-    """Return `value` if it is a boolean; else raise `InputError`: the word "no" would count as true.
-
-    >>> switch("residual", True)
-    True
-    """
+    """Return `value` if it is a boolean; else raise `InputError`: the word "no" would count as true."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     hint = "a word or a number is neither True nor False"
@@ -362,10 +345,6 @@ def attribution(
 ) -> Attribution:
     """The record of one explained text, without scores beyond its length (padding); with `units` there is one
     score for each unit.
-
-    Raises
-    ------
-    ModelError : scores that are NaN or infinite.
     """
     kept = finite(clf, to_numpy(scores)[: len(text)], f"{method} scores")
     tokens = units.names if units else text.tokens

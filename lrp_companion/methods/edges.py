@@ -34,7 +34,7 @@ from lrp_companion.loading.classifier import Classifier
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.methods.common import Request, classes_of, targets_of, to_numpy, watch
 from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
-from lrp_companion.methods.perturbation import kept_logits
+from lrp_companion.methods.perturbation import asked_logits
 from lrp_companion.registry import method
 from lrp_companion.tape.attention import Context, Heads
 from lrp_companion.tape.encoder import Tape
@@ -312,7 +312,7 @@ def _special_exact(request: Request, out: list[Any]) -> None:
     if not jobs:
         return
     kept = [(request.texts[i], np.arange(len(request.texts[i])) != place) for i, place in jobs]
-    logits = kept_logits(request.clf, kept, batch_tokens=request.batch_tokens, progress=request.progress)
+    logits = asked_logits(request, kept)
     values = request.read(logits, torch.tensor([out[i][1]["target"] for i, _ in jobs]))
     for (i, place), without in zip(jobs, values.tolist(), strict=True):
         scores, known = out[i]

@@ -29,7 +29,7 @@ from numpy.polynomial import legendre
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, choose, ranking, real_array, shown, whole
 from lrp_companion.methods.common import Request, classes_of, gradients, to_numpy, unit_choice, watch
-from lrp_companion.methods.perturbation import kept_logits, loo
+from lrp_companion.methods.perturbation import asked_logits, loo
 from lrp_companion.registry import method
 from lrp_companion.tape.encoder import budget, token_batches
 
@@ -80,9 +80,6 @@ def quadrature(nodes: int | Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
 def default_nodes(groups: int | str) -> tuple[float, ...] | None:
     """The default nodes for texts; None leaves the choice to `plan`, one node for one group and Radau's two
     for more.
-
-    >>> default_nodes(8), default_nodes(4)
-    ((0.2, 1), None)
     """
     return LOW if groups == "all" or groups >= MANY else None  # type: ignore[operator]
 
@@ -274,7 +271,7 @@ def hybrid(
         for text, of_text, places in zip(request.texts, units, chosen, strict=True)
         for i in places
     ]
-    logits = _logits(request, jobs)
+    logits = asked_logits(request, jobs)
     out, at = [], 0
     for text, of_text, gradient, places in zip(request.texts, units, gradients, chosen, strict=True):
         classes = torch.full((len(places),), gradient.target)
@@ -288,12 +285,6 @@ def hybrid(
         known["details"] = {"passes": passes, "exact tokens": tuple(places.tolist())}
         out.append(request.record(text, scores, units=of_text, **known))
     return out
-
-
-def _logits(request: Request, jobs: Any) -> torch.Tensor:
-    """Logits (N, C) of texts with only their kept tokens, as `kept_logits` gives them."""
-    batching: dict[str, Any] = {"batch_tokens": request.batch_tokens, "progress": request.progress}
-    return kept_logits(request.clf, jobs, label=request.name, **batching)
 
 
 def corrected(gradient: np.ndarray, places: np.ndarray, exact: np.ndarray, correct: str) -> np.ndarray:
@@ -336,7 +327,7 @@ def sampled_loo(request: Request, *, budget: int = 8, seed: int = 0) -> list[Att
         for text, places in zip(request.texts, chosen, strict=True)
         for i in (-1, *places)
     ]
-    logits = _logits(request, jobs)
+    logits = asked_logits(request, jobs)
     choices = {"budget": budget, "seed": seed, "output": request.output}
     out, at = [], 0
     for text, target, places in zip(request.texts, request.targets, chosen, strict=True):

@@ -14,6 +14,7 @@ LOO_i is one term of the mean, the one where i comes last.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from math import comb
@@ -99,6 +100,12 @@ def kept_logits(
                 out[of_batch] = logits.unflatten(0, (len(batch), -1))
     finite(clf, to_numpy(out), "logits")
     return out[:, 0] if places is None else out
+
+
+def asked_logits(request: Request, jobs: Sequence[tuple[EncodedText, np.ndarray]], **how: Any) -> Tensor:
+    """`kept_logits` with the classifier, the batches and the progress bar of a request."""
+    shown: dict[str, Any] = {"progress": request.progress, "label": request.name}
+    return kept_logits(request.clf, jobs, batch_tokens=request.batch_tokens, **shown, **how)
 
 
 SHORT = 16
@@ -210,17 +217,14 @@ def _without_each(request: Request, units: Sequence[Units], removal: str) -> lis
     """The logits (1 + U, C) of each text: complete, and without each of its units. Texts that share a forward
     pass share the removals, too.
     """
-    options: dict[str, Any] = {"batch_tokens": request.batch_tokens, "progress": request.progress}
-    options |= {"removal": removal, "label": request.name}
     kept = [
         [of.kept_without(i, len(text)) for i in range(-1, len(of))]
         for text, of in zip(request.texts, units, strict=True)
     ]
     groups, out = groups_of(request.texts), dict[int, Tensor]()
     if alone := [group[0] for group in groups if len(group) == 1]:
-        logits = kept_logits(
-            request.clf, [(request.texts[k], keep) for k in alone for keep in kept[k]], **options
-        )
+        jobs = [(request.texts[k], keep) for k in alone for keep in kept[k]]
+        logits = asked_logits(request, jobs, removal=removal)
         out = dict(zip(alone, logits.split([len(kept[k]) for k in alone]), strict=True))
     for group in groups:
         if len(group) == 1:
@@ -233,9 +237,8 @@ def _without_each(request: Request, units: Sequence[Units], removal: str) -> lis
         distinct = {keep.tobytes(): keep for of_text in whole for keep in of_text}
         row = {key: n for n, key in enumerate(distinct)}
         places = places_of(request.clf, texts) or [0]
-        logits = kept_logits(
-            request.clf, [(run, keep) for keep in distinct.values()], places=places, **options
-        )
+        jobs = [(run, keep) for keep in distinct.values()]
+        logits = asked_logits(request, jobs, places=places, removal=removal)
         for n, (k, of_text) in enumerate(zip(group, whole, strict=True)):
             out[k] = logits[[row[keep.tobytes()] for keep in of_text], n % len(places)]
     return [out[k] for k in range(len(request.texts))]
@@ -351,11 +354,7 @@ def shapley(
 
 
 def subsets(players: int) -> np.ndarray:
-    """All subsets of n players, bool (2**n, n), in the order of binary numbers with player 0 in front.
-
-    >>> subsets(2).astype(int).tolist()
-    [[0, 0], [0, 1], [1, 0], [1, 1]]
-    """
+    """All subsets of n players, bool (2**n, n), in the order of binary numbers with player 0 in front."""
     places = np.arange(players)[::-1]
     return (np.arange(2**players)[:, None] >> places & 1).astype(bool)
 
@@ -439,13 +438,9 @@ def _values(
     row; the class; its logit with all of them.
     """
 
-    def logits(jobs: Any) -> torch.Tensor:
-        return kept_logits(
-            request.clf, jobs, removal=removal, batch_tokens=request.batch_tokens, progress=False
-        )
-
     if not keeps:
         return
+    logits = partial(asked_logits, replace(request, progress=False), removal=removal)
     whole_text = logits([(text, rows[-1]) for text, rows in zip(request.texts, keeps, strict=True)])
     targets = classes_of(request.targets, whole_text)
     jobs = ((k, row) for k, rows in enumerate(keeps) for row in rows[:-1])

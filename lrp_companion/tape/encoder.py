@@ -405,11 +405,7 @@ number for a GPU is a guess, about 10 GiB of tape at BERT-base width and 512 tok
 
 
 def budget(batch_tokens: int | None, device: torch.device, *, work: str = "tape") -> int:
-    """The given number, checked, or by default what keeps this device busy at a kind of work.
-
-    >>> budget(64, torch.device("cpu")), budget(None, torch.device("cpu"), work="removals")
-    (64, 1024)
-    """
+    """The given number, checked, or by default what keeps this device busy at a kind of work."""
     busy = BUSY[work]
     if batch_tokens is None:
         return busy.get(device.type, busy["cpu"])

@@ -23,11 +23,7 @@ Grouping = int | tuple["Grouping", ...]
 
 
 def flat(count: int) -> Grouping:
-    """One multiplication of all factors at once.
-
-    >>> write(flat(4))
-    'x1 x2 x3 x4'
-    """
+    """One multiplication of all factors at once."""
     return tuple(range(count))
 
 
@@ -69,11 +65,7 @@ def _checked(grouping: Grouping) -> Grouping:
 
 
 def write(grouping: Grouping) -> str:
-    """A grouping in the notation of `parse`.
-
-    >>> write(((0, 1), (2, 3)))
-    '(x1 x2) (x3 x4)'
-    """
+    """A grouping in the notation of `parse`."""
     if isinstance(grouping, int):
         return f"x{grouping + 1}"
     return " ".join(write(part) if isinstance(part, int) else f"({write(part)})" for part in grouping)
@@ -105,10 +97,6 @@ class Product:
     ----------
     values : the factors.
     grouping : a grouping of them, or its text; the default is `flat`.
-
-    Raises
-    ------
-    ValueError : a grouping of other factors.
 
     >>> p = Product([2, 3, 4], "(x1 x2) x3")
     >>> p.value, p.relevance(), p.loo(), p.integrated_gradients()
