@@ -29,7 +29,6 @@ from lrp_companion.toys.softmax_step import SoftmaxStep
 PAGES = sorted((ROOT / "book/exercises").glob("*.md"))
 TEXT = {page.stem: page.read_text(encoding="utf-8") for page in PAGES}
 BLOCK = re.compile(r"^````\{(exercise|solution)\} ?(.*?)\n(.*?)^````$", re.DOTALL | re.MULTILINE)
-LEVELS, KINDS = ("Easy", "Medium", "Hard", "Research"), ("by hand", "in the widget", "in code")
 
 
 def blocks() -> tuple[dict[str, str], dict[str, str]]:

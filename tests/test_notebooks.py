@@ -207,10 +207,3 @@ def test_build_fails_and_names_every_warning(project: Path, capfd: pytest.Captur
         build.build(project)
     said = capfd.readouterr().err
     assert "nowhere" in said and "stderr" in said
-
-
-def test_command_says_what_is_wrong_in_one_line(project, monkeypatch, capsys):
-    monkeypatch.setattr(build, "ROOT", project)
-    assert build.main(["build", "--parameter", "limt", "3"]) == 2
-    said = "make book: got parameter 'limt'; expected one of limit, name."
-    assert capsys.readouterr().err.startswith(said)

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import numpy as np
 import pytest
 import yaml
 from browsing import ROOT, Watch, complaints_of_axe, open_page, resize, serve
 from lrp_book.build import page_weights
-from test_exercise_numbers import lattice as masks_and_loo
 
 from lrp_companion.widgets.base import front_ends
 
@@ -166,17 +164,6 @@ def test_the_first_page_is_light(html: Path) -> None:
     assert page + of_loaded + font <= 1_500_000
 
 
-def test_search_finds_a_page(site: str, browser: Any) -> None:
-    context = browser.new_context()
-    page, watch = open_page(context, f"{site}/search.html?q=relevance")
-    page.wait_for_selector("#search-results li a")
-    page.wait_for_selector(
-        '#search-results li:has(a[href*="slides/session"]) p.context'
-    )  # decks have a template of their own
-    context.close()
-    assert watch.nothing(), watch
-
-
 def test_first_page_leads_to_the_book(site: str, browser: Any) -> None:
     context = browser.new_context()
     page = context.new_page()
@@ -309,30 +296,4 @@ def test_search_says_words_and_in_a_folder_why_there_are_none(html: Path, site: 
     assert watch.nothing(), watch
     assert page.locator("#search-results p.context").count() == 0
     assert page.get_by_text("Opened from a folder, the search lists titles").is_visible()
-    context.close()
-
-
-def test_layers_in_the_book_show_the_packages_numbers(site: str, browser: Any) -> None:
-    """100 random masks of two sentences, in the built page, against lattices computed here."""
-    import lrp_companion as lrp
-
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page, watch = open_page(context, f"{site}/notebooks/03_bert_layers.html")
-    widgets_of(page)
-    host = page.locator('[data-companion-widget="layer_toggles"]')
-    read = """(host, masks) => masks.map(bypassed => {
-        host.companion.model.set('bypassed', bypassed);
-        return Number(host.querySelector('.lrp-result').dataset.r);
-    })"""
-    for place in (0, 3):
-        lattice, loo = masks_and_loo(place)
-        host.locator(".lrp-dropdown select").first.select_option(index=place)
-        chosen = np.random.default_rng(place).random((100, 12)) < 0.5
-        masks = [(np.flatnonzero(row) + 1).tolist() for row in chosen]
-        expected = [
-            lrp.agreement(lattice.scores_for(mask), loo.scores, lattice.special, lrp.Protocol())
-            for mask in masks
-        ]
-        np.testing.assert_allclose(host.evaluate(read, masks), expected, atol=2e-3)
-    assert watch.nothing(), watch
     context.close()

@@ -194,19 +194,6 @@ def test_reading_both_ways_reaches_what_follows() -> None:
         assert not lrp.check(clf, [TEXT, LONG]).broken
 
 
-@pytest.mark.parametrize(
-    ("family", "entries", "words"),
-    [
-        ("llama", {"is_causal": False}, "logits at most"),
-        ("gpt2", {"is_causal": False}, "logits at most"),
-    ],
-    ids=str,
-)
-def test_what_a_network_cannot_mean_is_refused(family: str, entries: dict[str, Any], words: str) -> None:
-    with pytest.raises(ModelError, match=words):
-        load_classifier(*pre_norm(family, layers=3, **entries))
-
-
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("bypass", MASKS, ids=str)
 def test_relevance_equals_the_gradient_of_the_network_with_detached_parts(clf, bypass, gate):
@@ -369,23 +356,3 @@ def test_positions_get_their_half_of_every_rotation(clf: Classifier, positions: 
         assert record.choices["bypass"] == () and attnlrp.choices.get("positions") is None
     together = lrp.attribute(clf, [TEXTS[0], TEXT], method="pa-lrp", positions=positions, target=1)
     np.testing.assert_allclose(together[1].scores, record.scores, rtol=0, atol=1e-9)
-
-
-def test_other_methods_do_not_know_rotations(clf: Classifier) -> None:
-    if clf.encoder.wiring.rotary is not None:
-        for work in (lrp.attribute, layer_lattice):
-            options = {"method": "gradient-x-input"} if work is lrp.attribute else {}
-            with pytest.raises(InputError, match="whose positions are rotations"):
-                work(clf, TEXT, site="word+position", **options)
-
-
-def test_records_say_what_was_done_with_gates(clf: Classifier) -> None:
-    (record,) = lrp.attribute(clf, TEXT, method="attnlrp")
-    assert record.choices.get("gate") == ("uniform" if clf.encoder.wiring.gated else None)
-
-
-def test_other_modules_are_refused_in_one_line() -> None:
-    network, _ = tiny("llama")
-    del network.model.layers[0].mlp.up_proj
-    with pytest.raises(ModelError, match=r"family 'llama' with other modules .*up_proj.*Next step"):
-        Encoder(network)

@@ -48,10 +48,6 @@ def length() -> Iterator[str]:
     forget("length")
 
 
-def test_every_method_that_is_described_has_a_function() -> None:
-    assert all(entry.function is not None and entry.name == name for name, entry in METHODS.items())
-
-
 def test_attribute_knows_it(clf, length: str) -> None:
     (record,) = lrp.attribute(clf, TEXTS[0], method=length, times=2.0)
     assert record.scores.tolist() == [2.0 * len(token) for token in record.tokens]
@@ -122,21 +118,3 @@ def test_a_rule_set_is_lrp_with_its_layers(clf, upper: str) -> None:
     assert np.array_equal(record.scores, same.scores) and not np.allclose(record.scores, other.scores)
     assert record.method == upper and record.choices == same.choices
     assert label_of(upper) == "upper half" and passes_of(upper, {}, 9) == passes_of("lrp", {}, 9)
-
-
-def test_options_of_rule_sets_are_those_of_lrp_but_for_what_they_fix(clf, upper: str) -> None:
-    free = set(options_of("lrp")) - {"bypass", "cut"}
-    assert {name: set(options_of(name)) for name in ("attnlrp", "cp-lrp", upper)} == dict.fromkeys(
-        ("attnlrp", "cp-lrp", upper), free
-    )
-    assert set(options_of("pa-lrp")) == free - {"site"}
-    for name, option in ((upper, "bypass"), ("pa-lrp", "site")):
-        with pytest.raises(InputError, match=option):
-            lrp.attribute(clf, TEXTS[0], method=name, **{option: "word"})
-
-
-def test_layers_that_a_model_lacks_are_refused_when_it_is_there(clf) -> None:
-    lrp.rule_set("too-high", bypass=[clf.card.layers + 1])
-    with pytest.raises(InputError, match="layers count from 1"):
-        lrp.attribute(clf, TEXTS[0], method="too-high")
-    forget("too-high")

@@ -10,7 +10,7 @@ import torch
 from tiny_models import TEXTS, build, save, vision
 
 import lrp_companion as lrp
-from lrp_companion.checks import CompanionError, InputError
+from lrp_companion.checks import InputError
 from lrp_companion.cli import main
 from lrp_companion.lab.load import load_run, loo_maps
 from lrp_companion.loading.classifier import Classifier, load_classifier
@@ -57,15 +57,6 @@ def test_lrp_starts_at_the_output(regression: Classifier) -> None:
     """The relevance of the end of the last layer is the output, less what the head's biases keep."""
     report = lrp.check(regression, list(TEXTS))
     assert not report.broken, str(report)
-
-
-def test_other_classes_and_outputs_of_classes_are_refused(regression: Classifier) -> None:
-    for options in ({"target": 1}, {"target": 0, "contrast": 0}, {"target": 0, "contrast": 1}):
-        with pytest.raises(CompanionError):
-            lrp.attribute(regression, TEXTS[0], method="loo", **options)
-    for output in ("margin", "probability"):
-        with pytest.raises(InputError, match=f"output '{output}' of a regression; expected output 'logit'"):
-            lrp.attribute(regression, TEXTS[0], method="attnlrp", output=output)
 
 
 def test_a_run_has_the_logit_only(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

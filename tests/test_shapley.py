@@ -18,7 +18,6 @@ from lrp_book.records.shapley import MAPS, WITH_POSITION, make, read
 from tiny_models import BERT_LIKE, IMAGE_FAMILIES, PRE_NORM, TEXTS, build, vision
 
 import lrp_companion as lrp
-from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import removal_evaluator
 from lrp_companion.methods import shapley as module
@@ -221,22 +220,6 @@ def test_no_subset_is_run_twice(clf: Classifier, monkeypatch: pytest.MonkeyPatch
         assert len(seen) == 2**5 + 2 + 2**10
         assert passes_of("shapley", {}, 7) == 2**5
     assert passes_of("shapley", {"exact": 0, "permutations": 40}, 7) == 40 * 4 + 2
-
-
-def test_a_contrast_is_the_difference_of_two_logits(clf: Classifier) -> None:
-    (both,) = lrp.attribute(clf, TEXT, method="shapley", target=1, contrast=0)
-    one, other = (lrp.attribute(clf, TEXT, method="shapley", target=k)[0].scores for k in (1, 0))
-    np.testing.assert_allclose(both.scores, one - other, rtol=0, atol=1e-10)
-
-
-def test_a_text_that_may_lose_every_token_is_refused() -> None:
-    network, tokenizer = build("gpt2")
-    clf = load_classifier(network, tokenizer)
-    for removal in ("pad-token", "delete"):
-        with pytest.raises(InputError):
-            lrp.attribute(clf, TEXT, method="shapley", removal=removal)
-    (record,) = lrp.attribute(clf, TEXT, method="shapley", removal="delete", unit=["rare grace", "film"])
-    assert len(record.scores) == 2
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], model_folder: Any, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from lrp_book.records.symmetries import page_table, read
 from tiny_models import BERT_LIKE, IMAGE_FAMILIES, PRE_NORM, build, vision, wordpiece
 
 import lrp_companion as lrp
-from lrp_companion.checks import InputError, ModelError
 from lrp_companion.families.symmetries import SYMMETRIES, DoesNotFit, Draw
 from lrp_companion.invariance import Symmetries, exact_copy, maps_by, moves_between, symmetries
 from lrp_companion.loading.classifier import Classifier, load_classifier
@@ -150,16 +149,6 @@ def test_what_it_prints_and_writes() -> None:
     ]
     assert Symmetries(**json.loads(table.to_json())) == table
     assert "does not fit: its MLPs have no gate" in str(symmetries(clf, texts, methods=["loo"]))
-
-
-def test_bad_input_is_refused() -> None:
-    clf, texts = tiny("bert")
-    with pytest.raises(InputError, match="name 'keys'"):
-        symmetries(clf, texts, names=["keys"])
-    with pytest.raises(InputError, match="method 'magic'"):
-        symmetries(clf, texts, methods=["magic"])
-    with pytest.raises(ModelError, match="a Classifier"):
-        symmetries(clf.network)  # type: ignore[arg-type]
 
 
 def test_the_page_prints_the_record_and_its_table_is_the_stated_one() -> None:

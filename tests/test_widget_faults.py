@@ -73,16 +73,6 @@ def test_paths_are_what_perturbation_curve_says(clf: Any) -> None:
         perturbation_paths(clf, TEXTS, {"loo": maps["loo"][::-1]})
 
 
-def test_records_of_digits_are_the_nets() -> None:
-    net = lrp.LinearAttention(tokens=16, dim=4, bias=True, seed=3, dtype=torch.float64)
-    images = np.random.default_rng(0).random((2, 4, 4))
-    loo = lrp.attribute(net, images, method="loo", progress=False)
-    for digit, label, record in zip(share_digits(net, images, [7, 2]), (7, 2), loo, strict=True):
-        assert (digit["label"], digit["predicted"]) == (label, record.target)
-        np.testing.assert_array_equal(digit["loo"], record.scores)
-        assert digit["logit"] == pytest.approx(record.logit)
-
-
 # -- a live sentence -----------------------------------------------------------------------------------------
 
 
@@ -257,12 +247,3 @@ def test_what_is_no_number_is_said_and_the_last_one_kept(show: Any, text: str) -
     box.fill(text)
     assert box.get_attribute("aria-invalid") == "true" and state_of(page, "values") == [2, 3, 4]
     assert page.inner_text(".lrp-problem") == "x2 must be a number of at most 1e60 in size; 3 is kept."
-
-
-def test_a_product_is_checked_and_written_in_one_way() -> None:
-    widget = widgets.ProductTree((2, 0.5, -4), "((x1)*(x2·x3))")
-    assert repr(widget) == "ProductTree(x1 (x2 x3) = -4)"
-    widget.values = [1, 2, 3, 4]
-    assert widget.grouping == "x1 x2 x3 x4"
-    widget.set_state({"values": [5, 6], "grouping": "x1 x2"})  # as the front end sends it
-    assert repr(widget) == "ProductTree(x1 x2 = 30)"
