@@ -487,7 +487,7 @@ MUTATIONS: list[Mutation] = [
     gradient("any number of steps", "n_steps, most=MOST_STEPS,", "n_steps,",
              "test_errors.py::test_what_attribute_refuses"),
     soft("weights that multiply rounding", "np.abs(weights).sum()) <= LARGEST", "0.0) <= LARGEST",
-         "test_nonsense_options.py::test_nodes_whose_weights_multiply_rounding_are_refused"),
+         "test_mask_gradient.py::test_nodes_whose_weights_multiply_rounding_are_refused"),
     text("CP-LRP spares the last layer", "bypass=lambda layers: range(1, layers + 1)",
          "bypass=lambda layers: range(1, layers)",
          AT_SITES),

@@ -9,14 +9,12 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
 import pytest
-from browsing import ROOT, follow, open_page
+from browsing import ROOT
 from lrp_book import sessions, student
-from test_exercise_numbers import EVERYTHING, OURS, r_of, state
+from test_exercise_numbers import EVERYTHING, OURS, r_of
 
 from lrp_companion.lab.load import load_run
 from lrp_companion.schema import AXIS_OPTIONS
@@ -39,15 +37,11 @@ PAGES = {
     for path in sorted(COURSE.rglob("*.md"))
 }
 LINK = re.compile(r"\{state\}`([^`]*?) <([^`>]*)>`")
-LINKS = [(page, *match) for page, text in PAGES.items() for match in LINK.findall(text)]
 EXERCISE = re.compile(r"\{ref\}`([^`<]+) <(ex-[\w-]+)>`")
 
 
 def goals(text: str) -> list[str]:
     return re.findall(r"^\d\. (.+)$", re.split(r"^## ", text, flags=re.MULTILINE)[1], re.MULTILINE)
-
-
-# -- plans, goals, marks -------------------------------------------------------------------------------------
 
 
 # -- what the answers say is so ------------------------------------------------------------------------------
@@ -81,36 +75,6 @@ def test_no_switch_alone_reverses_the_order_and_site_with_tokens_does() -> None:
         for option in set(options):
             changed = replace(OURS, **{axis: option})
             assert (run.r("cp-lrp", changed) - run.r("attnlrp", changed)).mean() < 0, (axis, option)
-
-
-# -- links ---------------------------------------------------------------------------------------------------
-
-
-def test_links_of_the_built_course_lead_to_the_state_that_they_name(site, html, browser):
-    """Each address that the pages' links resolve to, opened once: the widget wakes in that state, in view."""
-    if not (html / "book/course/instructor/session1.html").is_file():
-        pytest.skip("the built book is older than the course; run make book")
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    addresses: dict[str, str] = {}
-    for page in PAGES:
-        opened, watch = open_page(context, f"{site}/book/course/{page.removesuffix('.md')}.html")
-        resolved = opened.locator("article a.companion-state").evaluate_all(
-            "links => links.map(link => [link.innerText, link.href])"
-        )
-        given = [(name, link) for where, name, link in LINKS if where == page]
-        assert [name for name, _ in resolved] == [name for name, _ in given] and watch.nothing(), (
-            page,
-            watch,
-        )
-        addresses.update({address: link for (_, address), (_, link) in zip(resolved, given, strict=True)})
-        opened.close()
-    assert set(addresses.values()) == {link for *_, link in LINKS}
-    awake: dict[Any, Any] = {}
-    for address, link in addresses.items():
-        place, name, given = state(unquote(link).replace("+", "%2B"))
-        assert f"/{place}.html#" in address
-        follow(context, awake, address, name, given)
-    context.close()
 
 
 # -- the student edition -------------------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 from browsing import ROOT
-from front import check
 from front.check import QUIET
 from test_product import all_groupings
 
@@ -78,25 +77,6 @@ def test_every_function_of_a_front_end_is_used(name: str) -> None:
             for user in users
         )
         assert uses > 1 or function in called_by_python, function
-
-
-def test_a_wrong_type_in_a_widget_is_found_by_its_line(deno: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, wrong = check.front_end, '\nh("p", { clas: "lrp-quiet" }, say("1"));\n'
-    monkeypatch.setattr(check, "front_ends", lambda: ["token_heatmap"])
-    monkeypatch.setattr(check, "front_end", lambda *given, **options: whole(*given, **options) + wrong)
-    (widgets, _) = check.check_types()
-    line = (STATIC / "token_heatmap.js").read_text(encoding="utf-8").count("\n") + 2
-    assert widgets.returncode and "'clas' does not exist" in widgets.stdout
-    assert f"token_heatmap.js:{line}:" in widgets.stdout and "to parameter of type 'number'" in widgets.stdout
-
-
-def test_a_long_function_and_one_without_types_are_found(deno: str, tmp_path: Path) -> None:
-    long = "function long() {\n" + "  console.log(1);\n" * 60 + "}\nlong();\n"
-    path = tmp_path / "front.js"
-    path.write_text(f"/** @returns {{void}} */\n{long}function bare(x) {{\n  return x;\n}}\nbare(1);\n")
-    linted = check.run("lint", "--config", ROOT / "deno.json", path)
-    assert linted.returncode and "a function of 62 lines" in linted.stdout
-    assert "Found 2 problems" in linted.stdout
 
 
 def test_colours_are_the_palettes(deno: str) -> None:

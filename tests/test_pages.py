@@ -26,6 +26,7 @@ FILES = [entry["file"] for chapter in CHAPTERS for entry in (chapter, *chapter.g
 PAGES = [
     f"{name}.html" for name in [TOC["root"], *FILES] if not name.startswith("book/slides/session")
 ]  # decks are no pages
+WITH_WIDGETS = [f"book/{name}.html" for name in ("index", "small_print", "primer", "your_sentence")]
 
 
 def rendered(page: Any) -> dict[str, Any]:
@@ -146,8 +147,9 @@ def test_one_switch_shows_or_hides_the_code_of_all_pages(html: Path, visit: Any)
     assert plain.get_by_role("button", name="Code:").count() == 0
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [*WITH_WIDGETS, *(name for name in PAGES if name.startswith("notebooks/"))])
 def test_page_works_as_a_plain_file(name: str, html: Path, browser: Any) -> None:
+    """Of those that load the data of their widgets."""
     context = browser.new_context()
     page, watch = open_page(context, (html / name).as_uri())
     seen = rendered(page)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from lrp_companion.checks import as_path
 from lrp_companion.cli import main
 
@@ -16,8 +14,6 @@ def test_a_home_is_expanded_and_the_rest_is_kept(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
     assert as_path("run", "--out", "~/x") == tmp_path / "x"
     assert as_path("run", "--out", Path("runs", "first")) == Path("runs", "first")
-
-
 
 
 def test_a_run_goes_where_the_home_says(tmp_path, monkeypatch, model_folder) -> None:

@@ -4,8 +4,6 @@ compared, shifts between embeddings, concentration of attention.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
@@ -25,115 +23,11 @@ from lrp_book.records.mask_gradient_error import (
     head_steps,
     slopes_at_zero,
 )
-from lrp_book.records.tune_options import LEAST, Option, compare_options
-from tiny_models import MORE_TEXTS, TEXTS, reviews
 
 import lrp_companion as lrp
-from lrp_companion.loading.classifier import Classifier
-from lrp_companion.methods import attribute, method_call
-from lrp_companion.methods.hybrid import corrected
-from lrp_companion.methods.mask_gradient import group_of
-from lrp_companion.metrics import pearson
-from lrp_companion.schema import TOKEN_CHOICES
 from lrp_companion.tape.attention import Context
 from lrp_companion.tape.encoder import LayerBlock
 from lrp_companion.toys.softmax_step import SoftmaxStep
-
-WORDS = (*TEXTS, *MORE_TEXTS)
-DATA = reviews(WORDS, split="train")
-ODD = (
-    Option(2, (0.2, 1), weights="equal"),
-    Option(3, (0, 0.5, 1), weights="equal"),
-    Option(3, 2, by="random"),
-    Option(3, 3, by="gradient"),
-    Option(3, 2, by="gradient", exact=2, correct="line"),
-)
-ROOT = 6**0.5
-RADAU = {  # with a node at 1, from a table
-    2: ([1 / 3, 1], [3 / 4, 1 / 4]),
-    3: ([(4 - ROOT) / 10, (4 + ROOT) / 10, 1], [(16 - ROOT) / 36, (16 + ROOT) / 36, 1 / 9]),
-}
-
-
-def long_enough(clf: Classifier, seed: int) -> list[str]:
-    return [WORDS[k] for k in DATA.order(None, seed=seed) if len(clf.encode(WORDS[k])[0]) >= LEAST]
-
-
-@pytest.fixture(scope="module")
-def sheet(clf: Classifier) -> dict[str, Any]:
-    named = [
-        Option(),
-        Option(2, 2),
-        Option(4, (0.2, 1)),
-        Option("all", 3),
-        Option(exact=2),
-        Option(2, (0, 1), exact=4, correct="scale"),
-    ]
-    return compare_options(clf, DATA, options=[*named, *ODD], limit=4, seed=3)
-
-
-def plainly(clf: Classifier, text: str, row: dict[str, Any], seed: int) -> tuple[np.ndarray, tuple[int, int]]:
-    """Scores and passes of an option that no method has, one mask at a time."""
-    (encoded,) = clf.encode(text)
-    (record,) = attribute(clf, text, method="mask-gradient")
-    t, k = len(encoded), row["groups"]
-    ranked = {
-        int(token): rank for rank, token in enumerate(np.argsort(-np.abs(record.scores), kind="stable"))
-    }
-    groups = {
-        "place": lambda: [i % k for i in range(t)],
-        "random": lambda: group_of(t, k, seed=seed).tolist(),
-        "gradient": lambda: [ranked[i] % k for i in range(t)],
-    }[row["by"]]()
-
-    def gradient(keep: list[float]) -> np.ndarray:
-        w = torch.tensor([keep], dtype=torch.float64, requires_grad=True)
-        ids = torch.tensor([encoded.input_ids])
-        logit = clf.encoder.forward(ids, torch.ones_like(ids), keep=w).logits[0, record.target]
-        return torch.autograd.grad(logit, w)[0][0].numpy()
-
-    nodes, weights = RADAU[row["nodes"]] if isinstance(row["nodes"], int) else (row["nodes"], None)
-    weights = [1 / len(nodes)] * len(nodes) if row["weights"] == "equal" else weights
-    scores = np.zeros(t)
-    for node, weight in zip(nodes, weights, strict=True):
-        for group in range(k):
-            g = gradient([node if groups[i] == group else 1.0 for i in range(t)])
-            scores += [weight * g[i] if groups[i] == group else 0.0 for i in range(t)]
-    places = np.argsort(-np.abs(scores), kind="stable")[: row["exact"]]
-    if row["exact"]:
-        (loo,) = attribute(clf, text, method="loo")
-        scores = corrected(scores, places, loo.scores[places], row["correct"])
-    rows = 1 + min(k, t) * (len(nodes) - 1)
-    return scores, (rows + row["exact"], rows)
-
-
-def test_a_row_is_what_plain_calls_give(clf, sheet):
-    texts = long_enough(clf, 3)[:4]
-    assert len(texts) == 4 == sheet["config"]["texts"]
-    for row in sheet["rows"]:
-        passes, errors = [], {tokens: [] for tokens in TOKEN_CHOICES}
-        for n, text in enumerate(texts):
-            (loo,) = attribute(clf, text, method="loo")
-            if row["weights"] == "equal" or row["by"] != "place":
-                scores, cost = plainly(clf, text, row, 3)
-            else:
-                method, options = method_call(row["name"])
-                (record,) = attribute(clf, text, method=method, **options)
-                scores, cost = record.scores, record.details["passes"]
-            passes.append(cost)
-            for tokens in TOKEN_CHOICES:
-                kept = ~loo.special if tokens == "no-special" else np.ones(len(scores), dtype=bool)
-                assert row["r"][tokens][n] == pytest.approx(
-                    pearson(scores[kept], loo.scores[kept]), abs=6e-5
-                ), row["name"]
-                errors[tokens].append(
-                    np.abs(scores - loo.scores)[kept].sum() / np.abs(loo.scores[kept]).sum()
-                )
-        assert row["passes"] == pytest.approx(np.mean(passes, axis=0), abs=1e-3)
-        assert row["error"] == pytest.approx(
-            {tokens: np.mean(values) for tokens, values in errors.items()}, rel=6e-4
-        ), row["name"]
-
 
 TEXT = "a film of rare grace"
 

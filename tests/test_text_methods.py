@@ -26,7 +26,6 @@ OPTIONS = {  # other than the defaults, which may take no part in a batch
     "sampled-loo": {"budget": 3, "seed": 8},
     "shapley": {"exact": 8, "permutations": 16},  # two of the texts exactly, the longer by random orders
 }
-LRP = {"attnlrp": (), "cp-lrp": (1, 2, 3), "pa-lrp": ()}
 
 
 def one_hot(index: int, classes: int) -> list[float]:

@@ -37,11 +37,6 @@ TEXTS = (
     "dull",
     "the actors laughed and the slow scene was never dull !",
 )
-MORE_TEXTS = (
-    "a dull plot and a slow actor",
-    "no laugh , never one warm scene",
-    "the rare film was quick and the plot a dull one",
-)
 
 NAMES = {
     "bert": "Bert",
