@@ -1,7 +1,7 @@
 """The chapters without a checkout: `python tests/travel.py [part of a name ...]` with a built book.
 
-Each chapter's zip is unpacked in an empty folder and run by papermill, on wheels; chapters with a widget run
-in JupyterLab, too, in Chromium. Records that a zip has no room for come from a server of this machine. CI's
+Each chapter's zip is unpacked in an empty folder and run by papermill, on wheels; some with widgets are run
+in JupyterLab, in Chromium. Records that a zip has no room for come from a server of this machine. CI's
 step "visit" does the same with an environment that pip made; here the packages come from this environment,
 and the project alone from wheels.
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 from browsing import HTML, ROOT, chromium, jupyterlab, open_page, serve
 
 IN_LAB = ("03", "06", "09")
-"""Chapters whose widgets are looked at in JupyterLab."""
+"""Chapters that are run in JupyterLab, where their widgets are looked at."""
 
 
 def kernel(python: Path, folder: Path) -> dict[str, str]:
@@ -89,20 +89,22 @@ def in_jupyterlab(notebook: Path, folder: Path, variables: dict[str, str]) -> No
         raise SystemExit(f"{notebook.name} in JupyterLab: {failed} {outside}")
 
 
-def chapters(python: Path, folder: Path, parts: Sequence[str] = ("",)) -> None:
-    """Run all chapters' zips of the built book whose name has one of these parts, with this interpreter."""
-    own = kernel(python, folder)
+def chapters(python: Path, folder: Path, parts: Sequence[str] = ("",), which: str = "1/1") -> None:
+    """Run the chapters' zips of the built book whose name has one of these parts, or of "2/3" each third
+    from the second, with this interpreter.
+    """
+    own, (first, step) = kernel(python, folder), map(int, which.split("/"))
     with records(folder) as address:
-        for bundle in sorted((HTML / "zips").glob("*.zip")):
+        for bundle in sorted((HTML / "zips").glob("*.zip"))[first - 1 :: step]:
             if any(part in bundle.name for part in parts):
                 fetches = b"Not in this zip" in zipfile.ZipFile(bundle).read("README.txt")
                 variables = {**own, **(address if fetches else {})}
-                places = [folder / bundle.stem / name / "work" for name in ("papermill", "lab")]
-                for place in places:
-                    zipfile.ZipFile(bundle).extractall(place)
-                run(places[0] / f"{bundle.stem}.ipynb", variables)
+                notebook = folder / bundle.stem / "work" / f"{bundle.stem}.ipynb"
+                zipfile.ZipFile(bundle).extractall(notebook.parent)
                 if bundle.name.startswith(IN_LAB):
-                    in_jupyterlab(places[1] / f"{bundle.stem}.ipynb", folder, variables)
+                    in_jupyterlab(notebook, folder, variables)
+                else:
+                    run(notebook, variables)
 
 
 def environment(folder: Path) -> Path:
