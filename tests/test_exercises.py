@@ -13,9 +13,9 @@ import pytest
 import torch
 from lrp_book.records.embedding_shift import EmbeddingG
 from lrp_book.records.planted import measured
-from lrp_exercises import check, exercises, hint
+from lrp_exercises import check
 from lrp_exercises.cards import compiled, exercise
-from lrp_exercises.catalogue import EXERCISES, THEMES
+from lrp_exercises.catalogue import EXERCISES
 from lrp_exercises.checking import SEED, SEEDS, examine
 
 import lrp_companion as lrp
@@ -338,14 +338,3 @@ def test_right_parts_and_right_inputs_are_told() -> None:
         "right on inputs without bias, epsilon 0: what do the others have"
         in check("epsilon-rule", without_bias_only).message
     )
-
-
-def test_lists_hints_and_results_are_read_as_text_and_as_markup() -> None:
-    assert len(exercises()) >= 10 and {exercise.theme for exercise in exercises()} == set(THEMES)
-    assert all(len(exercises(theme)) >= 3 for theme in THEMES)
-    assert all(name in repr(exercises()) and f">{name}<" in exercises()._repr_html_() for name in EXERCISES)
-    assert hint("softmax-rule") != hint("softmax-rule", 2)
-    html = check("mean-logit", lambda f: {}["<b>"])._repr_html_()
-    assert "<b>" not in html and "&lt;b&gt;" in html and "not yet" in html
-    assert "passes" in check("mean-logit", PACKAGE["mean-logit"])._repr_html_()
-    assert not check("mean-logit", np.mean) and bool(check("mean-logit", PACKAGE["mean-logit"]))

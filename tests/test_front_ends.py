@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from browsing import ROOT
 from front.check import QUIET
 from test_product import all_groupings
@@ -62,21 +61,6 @@ def test_deno_tests_pass_on_what_pages_load(deno: str, tmp_path: Path) -> None:
         deno, "test", "--no-remote", "--no-check", f"--allow-read={tmp_path}", "--", f"{tmp_path.as_uri()}/"
     )
     assert int(re.search(r"(\d+) passed", said)[1]) > 70
-
-
-@pytest.mark.parametrize("name", ["base", *SHARED, *front_ends()])
-def test_every_function_of_a_front_end_is_used(name: str) -> None:
-    """deno cannot tell: it sees each file by itself."""
-    text = (STATIC / f"{name}.js").read_text(encoding="utf-8")
-    others = {"base": [*SHARED, *front_ends()], **SHARED}.get(name, ())
-    users = [text, *((STATIC / f"{other}.js").read_text(encoding="utf-8") for other in others)]
-    called_by_python = {"mount"} if name == "base" else set()
-    for function in re.findall(r"^function (\w+)", text, re.MULTILINE):
-        uses = sum(
-            len(re.findall(rf"\b{function}\b", re.sub(r"/\*\*.*?\*/", "", user, flags=re.DOTALL)))
-            for user in users
-        )
-        assert uses > 1 or function in called_by_python, function
 
 
 def test_colours_are_the_palettes(deno: str) -> None:

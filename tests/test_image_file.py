@@ -54,16 +54,6 @@ def test_explain_reads_an_image_as_attribute_reads_its_pixels(stroke, png, capsy
     assert told["tokens"][:2] == ["[CLS]", "patch 0,0"]
 
 
-@pytest.mark.parametrize("name", ["map.png", "map.svg", "map.json", "map.html"])
-def test_a_map_of_an_image_is_saved(png, tmp_path, name, capsys):
-    out = tmp_path / name
-    assert main(["explain", str(png), "--model", VIT, "--no-colour", "--out", str(out)]) == 0
-    assert "patch 6,6" in capsys.readouterr().out
-    content = out.read_bytes()
-    starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".json": b"{", ".html": b"<!"}
-    assert content.startswith(starts[out.suffix])
-
-
 def saved(image: Image.Image, path: Path, **options: Any) -> Path:
     image.save(path, **options)
     return path

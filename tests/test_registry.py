@@ -17,8 +17,7 @@ from lrp_companion.lab.load import load_run
 from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.methods import options_of
 from lrp_companion.methods.common import attribution
-from lrp_companion.registry import METHODS, Style, forget, label_of, method, method_named, passes_of
-from lrp_companion.show.palette import styles
+from lrp_companion.registry import METHODS, forget, label_of, method, passes_of
 from lrp_companion.sources import load_dataset
 
 
@@ -66,25 +65,6 @@ def test_a_run_knows_it(clf, length: str, tmp_path) -> None:
     execute(jobs, tmp_path / "run", progress=False)
     run = load_run(tmp_path / "run")
     assert run.methods == ("loo", "length:times=3") and np.isfinite(run.r("length:times=3")).all()
-
-
-def test_tables_and_figures_know_it(length: str) -> None:
-    assert label_of(length) == "token length" and styles([length])[length].label == "token length"
-    assert passes_of(length, {}, 10) == 12
-    drawn = Style("mine", "#123456", "o", "-")
-    method("drawn", passes=1, style=drawn)(lambda clf, texts, targets: [])
-    try:
-        assert styles(["drawn"])["drawn"] == drawn
-    finally:
-        forget("drawn")
-
-
-def test_what_is_forgotten_is_unknown_and_the_package_keeps_its_own(clf, length: str) -> None:
-    forget(length)
-    assert method_named(length).label == length and length not in METHODS
-    with pytest.raises(InputError, match="method 'length'; expected one of loo"):
-        lrp.attribute(clf, TEXTS[0], method=length)
-    assert np.isnan(passes_of(length, {}, 10))
 
 
 def test_a_name_of_the_package_cannot_be_taken() -> None:

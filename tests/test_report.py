@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import itertools
 import math
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -671,17 +669,6 @@ def test_command_prints_and_draws(folders, tmp_path, capsys):
     assert len(drawn) == 8 and (tmp_path / "files/figure2-sst2-made-up-words-only-default.pdf") in drawn
     for file in drawn:
         assert file.read_bytes().startswith(b"\x89PNG" if file.suffix == ".png" else b"%PDF")
-
-
-def test_a_report_needs_no_torch(folders, tmp_path):
-    code = (
-        "import sys; from lrp_companion.cli import main; code = main(sys.argv[1:]); "
-        "bad = {'torch', 'transformers', 'captum'} & set(sys.modules); "
-        "sys.exit(code or (str(bad) if bad else 0))"
-    )
-    call = [sys.executable, "-c", code, "report", str(folders["top"]), "--out", str(tmp_path)]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 def test_no_runs_and_cells_that_a_spreadsheet_would_run():

@@ -14,12 +14,11 @@ from by_hand import ByHand, by_hand, masks_by_hand
 from tiny_models import TEXTS, reviews
 
 from lrp_companion.attribution import SITE_PARTS, SITES, scores_at
-from lrp_companion.checks import SourceError
 from lrp_companion.lab.axes import DEFAULT_METHODS, round_bits
 from lrp_companion.lab.digit_invariance import NET_VARIANTS, invariance_table, train_pair
 from lrp_companion.lab.digit_jobs import MnistJobs
 from lrp_companion.lab.execute import execute
-from lrp_companion.lab.load import MnistRun, TextRun, load_run, load_runs
+from lrp_companion.lab.load import MnistRun, TextRun, load_run
 from lrp_companion.lab.perturbation_paths import shared_curves
 from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.loading.classifier import Classifier, load_classifier
@@ -130,16 +129,6 @@ class TestMethods:
             assert loaded.column(method, name) == pytest.approx(slow.values(name, method), **CLOSE)
         single = compared(two_layers, data.texts, "logit", ("attention-mask",), methods=("loo",))
         assert not np.allclose(loaded.column("loo", "morf"), single.values("morf", "loo"))
-
-    def test_tokens_beyond_the_model_are_cut_and_counted(self, two_layers, long, short):
-        loaded, data = long
-        # rows of the whole split, ascending
-        assert loaded.examples.tolist() == [int(name[1:]) - 1 for name in data.ids]
-        whole = [len(two_layers.tokenizer(text)["input_ids"]) for text in data.texts]
-        assert loaded.example_column("whole").tolist() == whole
-        assert loaded.example_column("tokens").tolist() == [32] * 3 and min(whole) > 32
-        assert loaded.example_column("label").tolist() == data.labels.tolist()
-        assert short.example_column("whole").tolist() == short.example_column("tokens").tolist()
 
     def test_curves_seconds_and_sums(self, clf, short):
         slow = compared(clf, WORDS, "logit", REMOVALS)
@@ -293,20 +282,6 @@ class TestReading:
         along = short.agreement({"0": (), "3": [1, 2, 3]}).sel(**vars(Protocol()))
         assert np.array_equal(along.sel(explainer="3"), short.r("cp-lrp"), equal_nan=True)
         assert along.dims == ("explainer", "example")
-
-    def test_several_runs_are_read_at_once(self, clf, tmp_path):
-        for name, seed in (("b", 1), ("a", 2)):
-            run(clf, DATA, tmp_path / "all" / name, limit=1, seed=seed, methods=["loo"], masks="none")
-        (tmp_path / "all" / "notes").mkdir()
-        assert [loaded.name for loaded in load_runs([tmp_path / "all"])] == ["a", "b"]
-        assert [loaded.name for loaded in load_runs([tmp_path / "all" / "b", tmp_path / "all"])] == [
-            "b",
-            "a",
-            "b",
-        ]
-        for empty in (tmp_path / "all" / "notes", tmp_path / "none"):
-            with pytest.raises(SourceError, match="which has no manifest"):
-                load_runs([empty])
 
 
 def pictures(count: int, seed: int, split: str) -> Dataset:

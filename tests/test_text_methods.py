@@ -298,15 +298,6 @@ def test_lower_precision_runs_and_stays_near(clf: Classifier, model_folder, meth
     )
 
 
-def test_progress_goes_to_standard_error_and_only_when_asked(clf, capfd):
-    attribute(clf, list(TEXTS), method="loo")
-    quiet = capfd.readouterr()
-    assert quiet.out == quiet.err == ""
-    attribute(clf, list(TEXTS), method="loo", progress=True, batch_tokens=20)
-    loud = capfd.readouterr()
-    assert "loo" in loud.err and loud.out == ""
-
-
 def test_explaining_leaves_the_model_as_it_was(clf: Classifier) -> None:
     before = {name: value.clone() for name, value in clf.network.state_dict().items()}
     for method in METHODS:
