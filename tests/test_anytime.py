@@ -59,3 +59,24 @@ def test_every_step_is_the_method_of_that_name(clf, maps, place):
 def test_every_family(family_clf: Classifier) -> None:
     (record,) = anytime_maps(family_clf, SHORT[0])
     check_against_the_methods(family_clf, SHORT[0], record)
+
+
+def test_r_and_error_are_of_the_map_at_that_step(maps: list[dict[str, Any]]) -> None:
+    undefined = 0
+    for record in maps:
+        for steps in record["ways"].values():
+            for step in steps:
+                for tokens, kept in (
+                    ("no-special", ~record["special"]),
+                    ("all", np.ones(len(record["loo"]), dtype=bool)),
+                ):
+                    scores, loo = step["scores"][kept], record["loo"][kept]
+                    assert step["error"][tokens] == pytest.approx(
+                        sum(abs(scores - loo)) / sum(abs(loo)), rel=1e-12
+                    )
+                    if np.ptp(scores) == 0:
+                        undefined += 1
+                        assert np.isnan(step["r"][tokens])
+                    else:
+                        assert step["r"][tokens] == pytest.approx(np.corrcoef(scores, loo)[0, 1], abs=1e-9)
+    assert undefined >= 8  # without a draw, and after the first, all tokens are alike

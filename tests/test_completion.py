@@ -365,6 +365,11 @@ def test_an_answer_that_would_be_another_text_is_refused(
         lrp.attribute(writers["unigram"], prompt, method="loo", completion=answer[:0] or [5], contrast=answer)
 
 
+def test_what_closes_a_prompt_does_not_stand_before_its_answer(writers: dict[str, lrp.Classifier]) -> None:
+    answer = lrp.attribute(writers["unigram"], "the film", method="loo", completion=2)
+    assert "</s>" not in answer[0].tokens and answer[0].tokens[0] == "<s>"
+
+
 def test_a_pair_goes_on_in_its_second_text(writers: dict[str, lrp.Classifier]) -> None:
     clf = writers["bytes"]
     answer = lrp.attribute(clf, ("the film", "the plot"), method="loo", completion=" was slow")

@@ -93,6 +93,23 @@ def test_defaults_of_the_caller_change_no_score(model_folder, family: str, defau
         np.testing.assert_array_equal(ours, before)
 
 
+@pytest.mark.parametrize("method", ["loo", "attnlrp", "ig"])
+def test_images_under_a_default_device(method: str) -> None:
+    """A ViT and a linear attention keep their scores."""
+    vit, net = load_classifier(vision("vit")), LinearAttention(tokens=9, dim=4, classes=3)
+    pixels = np.random.default_rng(0).random((2, 6, 9))
+    more = {"n_steps": 2} if method == "ig" else {}
+
+    def both() -> list[np.ndarray]:
+        one = attribute(vit, pixels, method=method, **more)
+        return [one[0].scores, attribute(net, pixels[0, 0][None], method=method, **more)[0].scores]
+
+    wanted = both()
+    with torch.device("meta"):
+        for ours, before in zip(both(), wanted, strict=True):
+            np.testing.assert_array_equal(ours, before)
+
+
 def test_a_map_of_devices_is_passed_to_transformers(model_folder) -> None:
     pytest.importorskip("accelerate")
     whole, mapped = (load_classifier(model_folder("bert"), device_map=given) for given in (None, {"": "cpu"}))

@@ -9,8 +9,6 @@ from lrp_book import look_up
 
 from lrp_companion.lab.paper.published import paper_table
 
-ROOT = Path(__file__).resolve().parent.parent
-
 
 def test_every_number_of_the_paper_is_there() -> None:
     """Table 1, Table 2's r and curves, every step of Table A3: as printed, and beside each of them ours."""

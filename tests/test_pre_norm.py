@@ -225,6 +225,15 @@ def test_all_masks_equal_runs_one_by_one(clf: Classifier, eps: float) -> None:
         np.testing.assert_allclose(row, record.scores, rtol=0, atol=1e-11)
 
 
+def test_batches_padding_and_order_change_nothing(clf: Classifier) -> None:
+    texts = [TEXTS[0], TEXTS[1], TEXTS[3]]
+    for method in ("attnlrp", "mask-gradient", "gradient-x-input", "rollout", "loo"):
+        together = lrp.attribute(clf, texts, method=method, batch_tokens=64)
+        for text, record in zip(texts, together, strict=True):
+            (alone,) = lrp.attribute(clf, text, method=method)
+            np.testing.assert_allclose(record.scores, alone.scores, rtol=0, atol=1e-9)
+
+
 def test_loo_equals_one_call_of_the_network_per_token(clf, monkeypatch):
     """Of the first token of a causal network transformers gives NaN: its own row may attend to nothing."""
     clf.network.set_attn_implementation("eager")
