@@ -27,29 +27,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 WORKERS = int(os.environ.get("WORKERS", min(4, os.cpu_count() or 1)))
 FAMILIES = (
-    "albert",
-    "bert",
-    "camembert",
-    "deberta_v2",
-    "deit",
-    "distilbert",
-    "electra",
-    "gemma",
-    "gemma2",
-    "gemma3",
-    "gpt2",
-    "gpt_neox",
-    "llama",
-    "mistral",
-    "modernbert",
-    "mpnet",
-    "phi3",
-    "qwen2",
-    "qwen3",
-    "roberta",
-    "vit",
-    "xlm_roberta",
-)
+    "albert", "bert", "camembert", "deberta_v2", "deit", "distilbert", "electra", "gemma", "gemma2",
+    "gemma3", "gpt2", "gpt_neox", "llama", "mistral", "modernbert", "mpnet", "phi3", "qwen2", "qwen3",
+    "roberta", "vit", "xlm_roberta",
+)  # fmt: skip
 WARM = [  # imported once, before anything of the package; each mutant then runs in a fork
     "_hypothesis_pytestplugin",
     "anywidget",

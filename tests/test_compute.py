@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tiny_models import build
+from tiny_models import build, vision
 
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.loading.compute import as_recorded

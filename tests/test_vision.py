@@ -16,7 +16,7 @@ from tiny_models import IMAGE_FAMILIES, vision, without_constants
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, load_classifier
-from lrp_companion.methods import kept_logits, layer_lattice
+from lrp_companion.methods import kept_logits, layer_lattice, layer_relevance
 from lrp_companion.registry import METHODS
 
 MASKS: tuple[tuple[int, ...], ...] = ((), (1, 2, 3), (2,))
@@ -229,6 +229,23 @@ def test_every_method_explains_images_alone_as_in_a_batch(clf: Classifier) -> No
             assert record.special.sum() == first_patch(clf) and record.text == "" and not record.offsets
             assert record.details["pixels"] == "as given"
             assert record.details["label"] == ("circle", "cross", "line")[record.target]
+
+
+def test_relevance_between_layers_ends_at_the_patches(clf: Classifier) -> None:
+    flow = layer_relevance(clf, images()[0], bypass=[2], target=1)
+    (record,) = lrp.attribute(clf, images()[0], method="lrp", bypass=[2], target=1)
+    np.testing.assert_allclose(flow.scores[-1], record.scores, rtol=0, atol=1e-12)
+    gone = sum(parts.sum() for parts in flow.lost.values())
+    assert flow.scores[-1].sum() + gone == pytest.approx(flow.logit, abs=1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_recomputed_layers_give_the_same_scores(kind: str) -> None:
+    network = tiny(kind)
+    whole, less = (load_classifier(network, dtype="float64", recompute=flag) for flag in (False, True))
+    for method in ("attnlrp", "mask-gradient"):
+        a, b = (lrp.attribute(clf, images()[0], method=method)[0].scores for clf in (whole, less))
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
