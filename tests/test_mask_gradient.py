@@ -125,6 +125,21 @@ def test_cost_is_what_is_said(clf: Classifier, monkeypatch: pytest.MonkeyPatch) 
         assert rows == passes and record.details["passes"] == (passes, passes)
 
 
+@pytest.mark.parametrize(
+    ("groups", "nodes"),
+    [(1, [1]), (2, [1 / 3, 1]), (7, [1 / 3, 1]), (8, [0.2, 1]), (30, [0.2, 1]), ("all", [0.2, 1])],
+)
+def test_nodes_that_nobody_named(clf: Classifier, groups: Any, nodes: list[float]) -> None:
+    (unnamed,), (named,) = (
+        lrp.attribute(clf, TEXTS[1], method="mask-gradient", groups=groups, **options)
+        for options in ({}, {"nodes": nodes})
+    )
+    assert unnamed.choices["nodes"] == pytest.approx(tuple(nodes))
+    assert set(unnamed.details) - {"computed as"} <= set(named.details)
+    if "computed as" not in unnamed.details:
+        assert np.allclose(unnamed.scores, named.scores, atol=1e-12)
+
+
 @pytest.mark.parametrize("unit", ["token", "word"])
 def test_where_groups_cost_more_than_loo_it_is_loo(clf: Classifier, unit: str) -> None:
     texts = [TEXTS[0], "a film of rare grace and a slow plot , dull and never warm"]
