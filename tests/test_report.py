@@ -221,7 +221,6 @@ def mnist_run(
     *,
     nets: int = 2,
     n: int = 3,
-    leave_out: Sequence[int] = (),
 ) -> Path:
     """Write a run on n images under so many nets; `r`: (explainer, pair) to (nets, n), else 0.5."""
     config = {
@@ -259,8 +258,7 @@ def mnist_run(
                 values = [r[name, pair][seed][image] if (name, pair) in r else 0.5 for name in EXPLAINERS]
                 columns[f"r {pair}"] = pa.array(values, pa.float32())
                 columns[f"r {pair} (sum-to-one)"] = pa.array([-value for value in values], pa.float32())
-            if seed * 1_000_000 + image not in leave_out:
-                tables["images"][seed * 1_000_000 + image] = pa.table(columns)
+            tables["images"][seed * 1_000_000 + image] = pa.table(columns)
     return write(path, config, manifest, tables)
 
 

@@ -13,11 +13,8 @@ from test_widget_contract import AXES, BOARDS, LACKS, board, cells, protocol_swi
 
 import lrp_companion as lrp
 import lrp_companion.widgets as widgets
-from lrp_companion import InputError, rules
+from lrp_companion import rules
 from lrp_companion.lab.digit_invariance import share_digits
-from lrp_companion.lab.perturbation_paths import perturbation_paths
-from lrp_companion.methods import removal_evaluator
-from lrp_companion.metrics import perturbation_curve
 from lrp_companion.widgets.live import NO_KERNEL
 
 TEXTS = ["a film of rare grace", "dull , slow and far too long"]
@@ -55,22 +52,6 @@ def test_relevance_of_a_head_is_that_of_the_rules(query: float, keys: tuple, val
     total = (v * g_v).ravel() + (k.T * g_k).ravel()
     total[0] += (q * g_q).sum()
     np.testing.assert_allclose(parts["attnlrp"], total.numpy(), atol=1e-12)
-
-
-def test_paths_are_what_perturbation_curve_says(clf: Any) -> None:
-    methods = ("loo", "attnlrp")
-    maps = {name: lrp.attribute(clf, TEXTS, method=name) for name in methods}
-    for k, path in enumerate(perturbation_paths(clf, TEXTS, maps)):
-        evaluate = removal_evaluator(clf, TEXTS[k], target=clf.labels.index(path["label"]))
-        for method, order in itertools.product(path["methods"].values(), ("morf", "lerf")):
-            ranked = sorted(np.flatnonzero(~path["special"]), key=lambda i, s=method["scores"]: -s[i])
-            assert method[order]["steps"] == [[i] for i in ranked[:: 1 if order == "morf" else -1]]
-            curve = perturbation_curve(evaluate, method["scores"], order=order, removable=~path["special"])
-            # batches differ, and so the last bits
-            assert method[order]["logits"] == pytest.approx(curve.logits, abs=1e-12)
-            assert method[order]["mean"] == pytest.approx(curve.mean_logit, abs=1e-12)
-    with pytest.raises(InputError, match="expected one of each text"):
-        perturbation_paths(clf, TEXTS, {"loo": maps["loo"][::-1]})
 
 
 # -- a live sentence -----------------------------------------------------------------------------------------
