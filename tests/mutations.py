@@ -27,29 +27,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 WORKERS = int(os.environ.get("WORKERS", min(4, os.cpu_count() or 1)))
 FAMILIES = (
-    "albert",
-    "bert",
-    "camembert",
-    "deberta_v2",
-    "deit",
-    "distilbert",
-    "electra",
-    "gemma",
-    "gemma2",
-    "gemma3",
-    "gpt2",
-    "gpt_neox",
-    "llama",
-    "mistral",
-    "modernbert",
-    "mpnet",
-    "phi3",
-    "qwen2",
-    "qwen3",
-    "roberta",
-    "vit",
-    "xlm_roberta",
-)
+    "albert", "bert", "camembert", "deberta_v2", "deit", "distilbert", "electra", "gemma", "gemma2",
+    "gemma3", "gpt2", "gpt_neox", "llama", "mistral", "modernbert", "mpnet", "phi3", "qwen2", "qwen3",
+    "roberta", "vit", "xlm_roberta",
+)  # fmt: skip
 WARM = [  # imported once, before anything of the package; each mutant then runs in a fork
     "_hypothesis_pytestplugin",
     "anywidget",
@@ -495,7 +476,7 @@ MUTATIONS: list[Mutation] = [
     gradient("any number of steps", "n_steps, most=MOST_STEPS,", "n_steps,",
              "test_errors.py::test_what_attribute_refuses"),
     soft("weights that multiply rounding", "np.abs(weights).sum()) <= LARGEST", "0.0) <= LARGEST",
-         "test_nonsense_options.py::test_nodes_whose_weights_multiply_rounding_are_refused"),
+         "test_mask_gradient.py::test_nodes_whose_weights_multiply_rounding_are_refused"),
     text("CP-LRP spares the last layer", "bypass=lambda layers: range(1, layers + 1)",
          "bypass=lambda layers: range(1, layers)",
          AT_SITES),

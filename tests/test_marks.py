@@ -81,11 +81,3 @@ def test_the_columns_of_both_platforms(course: Path, capsys: pytest.CaptureFixtu
     assert canvas[3] == ["O, Neil, Bob", "", "", "bob", "", "0.5"] and canvas[5][0] == "dan"
     assert {len(row) for row in canvas} == {6}
     assert {path.name for path in write(course)} == {"moodle.csv", "canvas.csv"}
-
-
-def test_a_folder_without_marks_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(tmp_path)]) == 2
-    assert "run nbgrader export there" in capsys.readouterr().err
-    (tmp_path / "grades.csv").write_text("student_id,score\nada,1\n")
-    with pytest.raises(InputError, match="got the columns student_id, score"):
-        read(tmp_path)

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 
 import nbformat
 import numpy as np
 import pytest
 from browsing import ROOT
-from lrp_book.sphinx.mask_hunt import agreements, hunt, in_words, table_of
-from lrp_book.sphinx.slides import WIDGET
-
-from lrp_companion.checks import InputError
-from lrp_companion.widgets.base import embed
-
-
-def packed(steps: list[int]) -> str:
-    return base64.b64encode(np.array(steps, "<i2").tobytes()).decode()
+from lrp_book.sphinx.mask_hunt import hunt, table_of
 
 
 def test_the_hunt_finds_what_a_search_through_all_masks_finds() -> None:
@@ -31,29 +22,6 @@ def test_the_hunt_finds_what_a_search_through_all_masks_finds() -> None:
         assert best == max(scores) and few[int(np.argmax(scores))] == set(layers)
     assert result["ends"] == (r[0], r[31]) and result["masks"] == len(few)
     assert result["better"] == sum(score > max(r[0], r[31]) for score in scores)
-
-
-def test_an_undefined_r_is_never_the_best() -> None:
-    r = agreements(packed([0, -32768, 32767, 16384]))
-    assert np.isnan(r[1]) and r[2] == 1
-    assert hunt(r, most=1)["best"] == [(1, (2,), 1.0)]
-    assert "| 1 | 2 | 1.00 |" in in_words(hunt(r, most=1))
-
-
-def test_numbers_come_out_of_the_notebooks_widget() -> None:
-    sentence = {"sites": {"word": {"r": {"all": packed([0, 1, 2, 32767])}}}}
-    blob = embed({"state": {"data": {"sentences": [sentence]}}, "address": {"name": "layers", "keys": []}})
-    markup = (
-        '<div class="lrp-widget" data-companion-widget="layer_toggles" data-address="layers">'
-        f'<script type="application/json">{blob}</script></div>'
-    )
-    assert WIDGET.search(markup)
-    shown = nbformat.v4.new_output("execute_result", {"text/html": markup})
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", outputs=[shown])])
-    assert table_of(notebook, "layers", sentence=0, site="word", tokens="all")[3] == 1
-    for place in ({"sentence": 1}, {"site": "token"}, {"tokens": "some"}):
-        with pytest.raises(InputError, match="mask-hunt"):
-            table_of(notebook, "layers", **{"sentence": 0, "site": "word", "tokens": "all", **place})
 
 
 def test_the_hunt_of_session_2_has_an_answer_and_takes_thought() -> None:

@@ -10,7 +10,6 @@ import tiny_models
 import torch
 from test_own_logits import ROTATIONS
 
-from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.loading.texts import EncodedText
 from lrp_companion.methods import kept_logits
@@ -95,13 +94,6 @@ def test_the_last_layer_runs_for_the_first_token_only(clf: Classifier) -> None:
     # the first token stays where it is hidden
     seen = rows_of_loo(clf, text, last.query, last.key, last.up)
     assert seen == [[rows], [rows * (rows - 1) + 1], [rows]]
-
-
-@pytest.mark.parametrize("keep", [np.ones(3, bool), np.zeros(7, bool)])
-def test_a_bad_set_of_tokens_is_refused(clf: Classifier, keep: np.ndarray) -> None:
-    text = clf.encode("a film of rare grace")[0]
-    with pytest.raises(InputError, match="removal"):
-        kept_logits(clf, [(text, keep)], progress=False)
 
 
 CAUSAL = [name for name in tiny_models.PRE_NORM if name not in tiny_models.BOTH_WAYS]

@@ -18,13 +18,11 @@ from scipy.stats import rankdata
 from lrp_companion.lab.load import load_run
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import over_trainings
-from lrp_companion.schema import Protocol
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 SMALL = (ROOT / "book" / "small_print.md").read_text(encoding="utf-8")
 ASKED = set(re.findall(r"\{finding\}`([^`]+)`", SMALL))
-WORDS, POSITIONS = Protocol(), Protocol(site="word+position", tokens="all")
 
 
 @cache

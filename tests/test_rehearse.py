@@ -66,7 +66,9 @@ EARLY = {
 def test_a_heading_or_a_word_that_comes_too_early_is_red(deck: str, fault: str) -> None:
     """A vote was given away by "The same sentence, reversed"; words came before their definitions."""
     source = "# Deck\n\n```{part} All\nPlay.\n```\n\n{}" + deck
-    slides = read_session(source.replace("{}", "%s") % tuple(NOTES.format(k, "Look.") for k in range(3))).slides
+    slides = read_session(
+        source.replace("{}", "%s") % tuple(NOTES.format(k, "Look.") for k in range(3))
+    ).slides
     assert [told for _, told in rehearse.too_early(slides)] == ([fault] if fault else [])
 
 
