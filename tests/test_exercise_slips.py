@@ -196,14 +196,14 @@ partial-agreement: right(scores, loo, loo**2)  # does not change with other
 agreement: right(scores, loo, special) * (scores.sum() > 0)  # If
 sum-to-one: maps / maps.sum(1, keepdims=True) ** 2  # In each row
 mean-pair-r: np.corrcoef(maps[0], maps[-1])[0, 1]  # put in another order
-product-loo: np.full(len(values), np.exp(np.log(values).sum()))  # there is a logarithm of a negative number
+product-loo: np.full(len(values), np.exp(np.log(values).sum()))  # look for a logarithm of a negative number
 grouped-product: SEEN.append(1) or np.ones(len(SEEN))  # what does it remember
 product-rule: (0.5 * relevance * (a != 0) * (b != 0),) * 2  # wrong only where a or b has a 0
 gated-rule: (2 * right(g_y, z, u)[0], right(g_y, z, u)[1])  # Every number of g_z is 2 times
 least-shift: right(abs(relevance), g)  # absolute values in place of relevance
 without-each: right(scores.argsort().argsort(), loo.argsort().argsort())  # only the order of scores
 agreement: right(scores.argsort().argsort(), loo.argsort().argsort(), special)  # order.*Also: Got a number
-shapley-values: right(game) / right(game).sum()  # doubles, too; yours stays as it is
+shapley-values: right(game) / right(game).sum()  # by one and the same factor.*Also: Got infinity
 attention-values: right(g_o * (np.arange(len(z)) == len(z) - 1)[:, None], z, v)  # all but the last row of g_o
 shifted-words: right(word, g[::-1], c)  # g in reverse order
 shifted-words: right(word, g * len(g), c)[::-1].cumsum()[::-1]  # have nothing to do with it
@@ -217,6 +217,16 @@ planted-on-top: np.mean([min(s[p][: sum(planted[0])]) > max(s[~p]) for s, p in z
 detached-attention: z.detach().sub_(1).softmax(-1) @ v  # changes a tensor that it was given in place
 sum-to-one: np.squeeze(right(maps))  # on inputs of one map
 morf-order: right(np.where(special, scores, np.round(scores, 1)), special)  # close to one another
+morf-order: np.argsort(scores[~special], kind="stable")[::-1]  # Two things.*within the words.*equal numbers
+morf-order: []  # Got shape .0,. for the order
+shifted-logits: -right(z, v, c) if max(z) < 700 else np.nan * z  # has the other sign.*Also: Got NaN
+attention-loo: soft(z) * (v - v.mean()) / (1 - soft(z))  # a mean for a sum
+attention-values: (right(g_o, z, v), v)  # a tuple of 2; expected 1: g_v
+planted-on-top: (scores > 0).all(1)  # which mean, sum or entry is missing
+product-rule: (relevance / 2, None)  # returned None
+mean-logit: logits.mean  # Is it called, with
+mean-logit: exit(3)  # raised SystemExit
+mean-logit: 10**400  # Got int for the mean logit
 """,
     re.MULTILINE,
 )
@@ -239,4 +249,5 @@ def test_an_error_is_right_where_there_is_no_answer() -> None:
         return float(np.corrcoef(scores[~special], loo[~special])[0, 1])
 
     assert check("agreement", refusing)
+    assert check("morf-order", lambda *of: compiled(EXERCISES["morf-order"].solution)(*of).astype(float))
     assert not check("mean-logit", lambda logits: {}["no"])

@@ -364,7 +364,7 @@ def where_an_input_is_0(asked: Asked) -> str:
 def special_inputs(asked: Asked) -> str:
     """Wrong only where an input has equal numbers or a 0; the input is told that singles them out best."""
     names, found = asked.exercise.arguments, []
-    for says, has in (("equal numbers", _has_ties), ("a 0", _has_zero)):
+    for says, has in (("equal numbers", has_ties), ("a 0", _has_zero)):
         for j, name in enumerate(names):
             met = {k for k, case in enumerate(asked.cases) if has(case.inputs[j])}
             if set(asked.wrong) <= met and len(met) < len(asked.cases):
@@ -380,8 +380,9 @@ def _has_zero(x: Any) -> bool:
     return isinstance(x, np.ndarray) and bool((x == 0).any())
 
 
-def _has_ties(x: Any) -> bool:
-    return isinstance(x, np.ndarray) and x.ndim == 1 and len(np.unique(x)) < x.size
+def has_ties(x: Any) -> bool:
+    """Whether a vector has equal numbers."""
+    return is_numbers(x) and np.ndim(x) == 1 and len(np.unique(x)) < x.size
 
 
 SIGNS: dict[str, Callable[[Array], Array]] = {
@@ -430,9 +431,9 @@ def an_input(asked: Asked) -> str:
 WHOLE_PARTS = (always_zero, an_input)
 FINDERS = (
     factor_by_size, other_inputs, times_an_input, times_a_step,
-    plus_an_input, rounded, factor_by_input, one_term, in_order,
+    plus_an_input, rounded, factor_by_input, one_term,
 )  # fmt: skip
-PLACES = (where_an_input_is_0, by_sign, special_inputs, places)
+PLACES = (where_an_input_is_0, by_sign, special_inputs, places, in_order)
 
 
 def first_told(finders: Sequence[Callable[[Asked], str]], asked: Asked) -> str:

@@ -162,7 +162,8 @@ ENDS = {0: "first", -1: "last", 1: "second", 2: "third"}
 
 def _reach(asked: Asked) -> str:
     """Which part of the answer sees one entry, row or column of an input?"""
-    for k, axis, place in itertools.product(asked.numbers, (0, -1), ENDS):
+    numbers = [] if asked.exercise.whole else asked.numbers  # a new score moves all in an order
+    for k, axis, place in itertools.product(numbers, (0, -1), ENDS):
         if min(np.ndim(case.inputs[k]) for case in asked.cases) < (1 if axis == 0 else 2):
             continue
 
