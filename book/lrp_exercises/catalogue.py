@@ -75,6 +75,21 @@ def check(name: str, function: Callable[..., Any], *, framework: str = "numpy") 
     return examine(exercise, function, torch=framework == "torch")
 
 
+def grade(name: str, function: Callable[..., Any], *, seed: int) -> None:
+    """Pass a function that is right on numbers and sizes drawn from a seed: `check`, on other inputs.
+
+    Raises
+    ------
+    AssertionError : what `check` would say of a function that is not right.
+    InputError : an unknown exercise.
+
+    >>> grade("product-rule", lambda a, b, relevance: (relevance / 2, relevance / 2), seed=7)
+    """
+    result = examine(_find("grade", name), function, seed=seed)
+    if not result.passes:
+        raise AssertionError(f"{result.message} (Seed {seed}.)")
+
+
 def exercises(theme: str | None = None) -> Catalogue:
     """List all exercises, or those of one theme.
 
