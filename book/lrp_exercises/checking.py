@@ -81,19 +81,19 @@ class _Told(Exception):
     """An answer that cannot be compared; its text says why."""
 
 
-def examine(exercise: Exercise, function: Function, *, torch: bool = False, seed: int = SEED) -> Result:
+def examine(exercise: Exercise, function: Function, *, seed: int = SEED) -> Result:
     """Run a function on the cases of several seeds and say what is likely wrong with it."""
     with np.errstate(all="warn"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return _examine(exercise, function, torch=torch, seed=seed)
+        return _examine(exercise, function, seed)
 
 
-def _examine(exercise: Exercise, function: Function, *, torch: bool, seed: int) -> Result:
+def _examine(exercise: Exercise, function: Function, seed: int) -> Result:
     try:
         drawn, expected = _right(exercise, seed)
         cases = copy.deepcopy(drawn)  # for whoever changes its inputs
         pairs = zip(cases, expected, strict=True)
-        given = [_run(exercise, function, case, wanted, torch=torch) for case, wanted in pairs]
+        given = [_run(exercise, function, case, wanted) for case, wanted in pairs]
     except _Told as told:
         return Result(exercise.name, False, str(told))
     if all_same(given, expected):
@@ -106,7 +106,7 @@ def _examine(exercise: Exercise, function: Function, *, torch: bool, seed: int) 
         if time.monotonic() > until:
             raise TimeoutError
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            return _run(exercise, function, Case("", tuple(inputs)), (), torch=torch)
+            return _run(exercise, function, Case("", tuple(inputs)), ())
 
     narrow = any(a.dtype in (np.float32, np.float16) for answer in given for a in answer)
     solved = partial(_quietly, exercise, compiled(exercise.solution))
@@ -143,12 +143,11 @@ def _called(exercise: Exercise, function: Function, inputs: Sequence[Any]) -> An
     return _differentiated(function, inputs) if exercise.autograd else function(*inputs)
 
 
-def _run(exercise: Exercise, function: Function, case: Case, wanted: Answer, *, torch: bool) -> Answer:
+def _run(exercise: Exercise, function: Function, case: Case, wanted: Answer) -> Answer:
     """The reader's answer. Where the right one is NaN an error will do: both say that there is none."""
     inputs = copy.deepcopy(case.inputs)
-    wants_tensors = torch and not exercise.autograd  # which makes its tensors itself
     try:
-        answer = _called(exercise, function, [_tensor(x) if wants_tensors else x for x in inputs])
+        answer = _called(exercise, function, inputs)
     except NotImplementedError:
         raise _Told("There is still a gap: write the function's body.") from None
     except _Told:
@@ -361,11 +360,6 @@ def _told_apart(a: float, b: float) -> tuple[str, str]:
     return next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
 
 
-def _tensor(value: Any) -> Any:
-    """A torch tensor of an array."""
-    return _torch().from_numpy(value.copy()) if isinstance(value, np.ndarray) else value
-
-
 def _torch() -> Any:
     """torch, which is loaded here and nowhere else."""
     try:
@@ -377,7 +371,7 @@ def _torch() -> Any:
 def _differentiated(function: Function, inputs: Sequence[Any]) -> Answer:
     """The output of a function of tensors, and the gradients at its inputs of a fixed weighted sum of it."""
     torch = _torch()
-    tensors = [_tensor(value).requires_grad_() for value in inputs]
+    tensors = [torch.from_numpy(value.copy()).requires_grad_() for value in inputs]
     out = function(*tensors)
     if not all(np.array_equal(a.detach().numpy(), b) for a, b in zip(tensors, inputs, strict=True)):
         raise _Told("Your function changes a tensor that it was given in place: work on a clone of it.")
