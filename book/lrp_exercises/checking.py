@@ -196,7 +196,7 @@ def _plain(answer: Any, exercise: Exercise, inputs: Sequence[Any]) -> Answer:
     values: Sequence[Any] = answer if several and count > 1 else (answer,)
     if any(value is None for value in values):
         raise _Told("Your function returned None: is there a return at its end?")
-    arrays = isinstance(answer, tuple) and any(np.ndim(value) for value in answer[:1])
+    arrays = isinstance(answer, tuple) and any(getattr(value, "ndim", 0) for value in answer)
     if len(values) != count or (arrays and count == 1):
         got = f"a {type(answer).__name__} of {len(answer)}" if several else f"one {type(answer).__name__}"
         wanted = f"{count}: {', '.join(exercise.parts)}{', as a tuple' if count > 1 else ''}"
