@@ -184,14 +184,12 @@ attention-values: right(g_o, z, v)[::-1]  # in reverse order
 attention-loo: np.roll(right(z, v), 1)  # in another order
 attention-loo: np.append(right(z, v)[:1], right(z, v)[1:] + 1)  # Only the first entry is right
 attention-loo: np.append(right(z, v)[:-1], 0)  # Only the last entry is wrong
-attention-loo: right(z, v) * np.where(right(z, v) < 0, 2, 1)  # where the right answer is negative
 rms-norm-rule: right(g_y, x, gamma, small) / (1 + x.std(-1, keepdims=True))  # In each row .* same factor
 layer-norm-rule: right(g_y, x, gamma, small) + g_y[:, :1]  # In each row .* added number
 least-shift: right(relevance, g) / g.max()  # On each input .* same factor
 least-shift: right(relevance, g) + 1e-5  # nearly right
 mean-logit: right(logits) / logits[0] if logits[0] else np.inf  # divided by logits.0.
 mean-logit: (logits[0] + logits[-1]) / 2  # changes with the first entry of logits
-sum-to-one: maps / maps.sum(1, keepdims=True) + (maps == 0)  # only the entries where the right answer is 0
 partial-agreement: right(scores, loo, loo**2)  # does not change with other
 agreement: right(scores, loo, special) * (scores.sum() > 0)  # If
 sum-to-one: maps / maps.sum(1, keepdims=True) ** 2  # In each row
@@ -207,9 +205,7 @@ shapley-values: right(game) / right(game).sum()  # by one and the same factor.*A
 attention-values: right(g_o * (np.arange(len(z)) == len(z) - 1)[:, None], z, v)  # all but the last row of g_o
 shifted-words: right(word, g[::-1], c)  # g in reverse order
 shifted-words: right(word, g * len(g), c)[::-1].cumsum()[::-1]  # have nothing to do with it
-shifted-logits: right(z, v, c) / soft(z)  # divided by a result on the way
 grouped-product: sorted(right(grouping))  # in another order
-product-loo: np.full(len(values), values.prod() or 7.0)  # only the entries where the right answer is 0
 mean-logit: (logits[1] + logits[-1]) / 2  # does not see the third entry of logits
 mean-pair-r: np.median(np.corrcoef(maps)[np.triu_indices(len(maps), 1)])  # a mean for a sum
 planted-on-top: np.mean(scores[planted] > scores[~planted].max())  # ^(?!.*the right one does not)
@@ -218,6 +214,7 @@ detached-attention: z.detach().sub_(1).softmax(-1) @ v  # changes a tensor that 
 sum-to-one: np.squeeze(right(maps))  # on inputs of one map
 morf-order: right(np.where(special, scores, np.round(scores, 1)), special)  # close to one another
 morf-order: np.argsort(scores[~special], kind="stable")[::-1]  # Two things.*within the words.*equal numbers
+morf-order: np.argsort(-scores, kind='stable')[special.sum():]  # does not belong there; . is missing
 morf-order: []  # Got shape .0,. for the order
 shifted-logits: -right(z, v, c) if max(z) < 700 else np.nan * z  # has the other sign.*Also: Got NaN
 attention-loo: soft(z) * (v - v.mean()) / (1 - soft(z))  # a mean for a sum
