@@ -57,7 +57,7 @@ def test_an_answer_on_the_screen_before_its_vote_is_red(html: Path, browser: Any
 NOTES = "```{{notes}}\n:minute: {}\n**Say.** {}\n\n**Ask.** Who?\n\n**Next.** Turn.\n```\n"
 EARLY = {
     "## A vote\n\nHands up.\n\n{}## Reversed\n\n{}": "the heading answers what the room is asked",
-    "## One\n\nThe site.\n\n{}## Two\n\nThe **site** is a place.\n\n{}": "'site' is said before it is defined",
+    "## One\n\nA site.\n\n{}## Two\n\nThe **site** is a place.\n\n{}": "'site' is said before it is defined",
     "## A vote\n\nThe **site**.\n\n{}## Who is ahead?\n\nBy site.\n\n{}": "",
 }
 

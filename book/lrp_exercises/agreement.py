@@ -45,19 +45,15 @@ s, g = scores[~special], loo[~special]; return s @ g / np.sqrt((s @ s) * (g @ g)
 # The means are not subtracted: this is the cosine of the maps, not their correlation.
 s, g = ((x - x.mean())[~special] for x in (scores, loo)); return s @ g / np.sqrt((s @ s) * (g @ g))
 # The mean is taken before the special tokens are left out: leave them out first, then centre.
-from scipy.stats import spearmanr; return spearmanr(scores[~special], loo[~special])[0]
+s, g = (np.argsort(np.argsort(x[~special])) for x in (scores, loo)); return np.corrcoef(s, g)[0, 1]
 # This is the correlation of ranks (Spearman). Pearson's r uses the scores themselves.
 [0, 1] -> [0, 1] ** 2  # This is r squared: its sign is lost.
 return abs(np.corrcoef(scores[~special], loo[~special])[0, 1])
 # The sign of r is lost: a reversed map has a negative r.
 [0, 1] ->  # This is the whole matrix of np.corrcoef. r is one entry of it: [0, 1].
-from scipy.stats import pearsonr; return tuple(pearsonr(scores[~special], loo[~special]))
-# SciPy gives r and a p-value. Only r is asked for: .statistic, or [0].
 corrcoef -> cov  # This is the covariance: divide by both standard deviations.
 s, g = scores[~special], loo[~special]; return np.cov(s, g)[0, 1] / (s.std() * g.std())
 # Two kinds of variance are mixed: the covariance divides by n - 1, the standard deviations by n.
-from scipy.stats import pearsonr; return pearsonr(scores[~special], loo[~special])[1]
-# This is the p-value: r is the other number that SciPy gives.
 ## hints
 Which tokens count, and what is Pearson's r of those that do?
 First leave out the special tokens, then centre both maps, then divide by the two norms.
