@@ -60,7 +60,7 @@ function scale(list, from, to) {
 }
 
 /**
- * Put a name beside its dot, at the place of fourteen that meets least: dots, the line, other names.
+ * Put a name beside its dot, at the place of sixteen that meets least: dots, the line, other names.
  * @param {SVGTextElement} label
  * @param {number[]} dot
  * @param {number[][]} taken boxes: left, top, right, bottom
@@ -69,7 +69,7 @@ function scale(list, from, to) {
 function beside(label, [x, y], taken) {
   const wide = 6.8 * label.textContent.length;
   const level = (/** @type {number[]} */ ups) => ups.flatMap((up) => [[11, up], [-10 - wide, up]]);
-  const middle = [-wide / 2, -8].flatMap((left) => [[left, -11], [left, 21]]);
+  const middle = [-wide / 2, -8].flatMap((left) => [[left, -11], [left, 21], [left, -23]]);
   const sides = [...level([4, -8, 16]), ...middle, ...level([-18, 26])];
   const boxes = sides.map(([right, up]) => [x + right, y + up - 9, x + right + wide, y + up + 2]);
   const inside = (/** @type {number[]} */ [left, top, right, low]) =>
