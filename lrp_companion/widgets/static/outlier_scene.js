@@ -84,18 +84,6 @@ function beside(label, [x, y], taken) {
 }
 
 /**
- * What each dot stands for.
- * @param {Data} data
- * @param {number} method
- * @returns {string[]}
- */
-function inNumbers({ tokens, loo, scores }, method) {
-  return tokens.map((token, i) =>
-    `${token}: LOO ${sayScore(loo[i], 3)}, relevance ${sayScore(scores[method][i], 3)}`
-  );
-}
-
-/**
  * One method's dots, the line of least squares through those that count, and r. Axes hold all tokens, so no
  * dot moves when marks are left out: they become rings.
  * @param {Data} data
@@ -104,7 +92,9 @@ function inNumbers({ tokens, loo, scores }, method) {
  */
 function panel(data, method) {
   const { tokens, special, loo } = data, scores = data.scores[method], name = data.methods[method];
-  const told = inNumbers(data, method);
+  const told = tokens.map((token, i) =>
+    `${token}: LOO ${sayScore(loo[i], 3)}, relevance ${sayScore(scores[i], 3)}`
+  );
   const far = loo.map((x, i) => special[i] ? 0 : Math.abs(x));
   const order = tokens.map((_, i) => i).sort((i, j) => far[j] - far[i]).slice(0, NAMED);
   const dots = tokens.map((token, i) => {
