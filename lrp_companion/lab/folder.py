@@ -175,7 +175,12 @@ def read_manifest(place: Path) -> dict[str, Any]:
 
 
 def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-    """Manifest and tables of a run, finished or not."""
+    """Manifest and tables of a run, finished or not.
+
+    Raises
+    ------
+    SourceError : no run in the folder, or a file that cannot be read or belongs to another run.
+    """
     place = as_path("load_run", "folder", path)
     manifest = read_manifest(place)
     key = manifest["key"]
