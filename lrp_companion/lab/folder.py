@@ -102,6 +102,11 @@ def open_folder(
 
     `first` is False in all processes but one. The first one makes the folder, removes the half-written files
     of a killed run, and keeps others out; the rest must open it later.
+
+    Raises
+    ------
+    InputError : the folder holds other files or another run, or is in use by another run.
+    SourceError : a shard or the manifest cannot be read.
     """
     place = Path(path)
     if not first:
@@ -162,7 +167,12 @@ def _check(place: Path, config: Mapping[str, Any]) -> None:
 
 
 def read_manifest(place: Path) -> dict[str, Any]:
-    """The manifest of a run's folder."""
+    """The manifest of a run's folder.
+
+    Raises
+    ------
+    SourceError : there is none, or its key does not fit its configuration.
+    """
     file = place / MANIFEST
     if not file.is_file():
         got, hint = f"{place}, which has no {MANIFEST}", "make one with lrp-companion run"
