@@ -102,11 +102,6 @@ def open_folder(
 
     `first` is False in all processes but one. The first one makes the folder, removes the half-written files
     of a killed run, and keeps others out; the rest must open it later.
-
-    Raises
-    ------
-    InputError : the folder holds other files or another run, or is in use by another run.
-    SourceError : a shard or the manifest cannot be read.
     """
     place = Path(path)
     if not first:
@@ -167,12 +162,7 @@ def _check(place: Path, config: Mapping[str, Any]) -> None:
 
 
 def read_manifest(place: Path) -> dict[str, Any]:
-    """The manifest of a run's folder.
-
-    Raises
-    ------
-    SourceError : there is none, or its key does not fit its configuration.
-    """
+    """The manifest of a run's folder."""
     file = place / MANIFEST
     if not file.is_file():
         got, hint = f"{place}, which has no {MANIFEST}", "make one with lrp-companion run"
@@ -185,12 +175,7 @@ def read_manifest(place: Path) -> dict[str, Any]:
 
 
 def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-    """Manifest and tables of a run, finished or not.
-
-    Raises
-    ------
-    SourceError : no run in the folder, or a file that cannot be read or belongs to another run.
-    """
+    """Manifest and tables of a run, finished or not."""
     place = as_path("load_run", "folder", path)
     manifest = read_manifest(place)
     key = manifest["key"]
