@@ -456,7 +456,7 @@ MUTATIONS: list[Mutation] = [
     word_table("words of all classes", "if kept[k] and", "if"),
     word_table("other numbers of tokens", "if not np.array_equal(text.special, special):", "if False:"),
     Mutation("rules: a run forgets the shares", "lab/review_jobs.py", "np.asarray(rules.shares, dtype=float)",
-             "np.zeros(4)", ("test_registry.py::test_a_run_knows_the_shares_of_a_rule_set",)),
+             "np.zeros(4)", ("test_own_rules.py::test_a_run_knows_the_shares_of_a_rule_set",)),
     Mutation("dots: a word is a method", "show/figures.py", " if plain else styles(rows)",
              " if [] else styles(rows)",
              ("test_word_table.py::test_a_word_that_is_a_methods_name_stays_a_word",)),
