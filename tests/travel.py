@@ -62,14 +62,14 @@ def run(notebook: Path, variables: dict[str, str]) -> None:
             raise SystemExit(f"{notebook.name}, cell {cell}, prints {here}; the book has {book}")
 
 
-def said(notebook: Path) -> list[list[str]]:
+def said(notebook: Path) -> list[str]:
     """What each cell of an executed notebook has printed: no images, no addresses of objects, no data of
     widgets (a model computes some of them: their last digit is not always the same).
     """
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     outputs = [[of.get("data", of) for of in cell.get("outputs", [])] for cell in cells]
     texts = [[of[kind] for of in each for kind in of if kind.startswith("text")] for each in outputs]
-    return [[HIDDEN.sub("", "".join(text)) for text in each] for each in texts]
+    return [HIDDEN.sub("", "".join(line for text in each for line in text)) for each in texts]
 
 
 def in_jupyterlab(notebook: Path, folder: Path, variables: dict[str, str]) -> None:
