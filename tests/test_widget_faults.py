@@ -114,6 +114,15 @@ def test_r_of_fewer_than_three_tokens_is_undefined_in_every_mode(text: str, clf:
     assert page.locator(".lrp-result strong").inner_text() != "undefined"
 
 
+def test_on_a_dark_page_the_two_signs_have_two_colours(clf: Any, show: Any) -> None:
+    page = show(widgets.TokenHeatmap(lrp.attribute(clf, TEXTS[0], method="loo")))
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    yellow = "all => all.map(node => Number(getComputedStyle(node).backgroundColor.match(/[-.\\d]+/g)[2]))"
+    for sign, of in (("for", 1), ("against", -1)):  # OKLab's b: above 0 yellow, below it blue
+        shades = page.locator(f"li.lrp-{sign}").evaluate_all(yellow)
+        assert shades and all(of * shade > 0 for shade in shades), (sign, shades)
+
+
 @pytest.mark.parametrize(("largest", "flat"), [(0.01, True), (0.5, False)])
 def test_a_flat_loo_is_said_to_be_flat(largest: float, flat: bool, clf: Any, show: Any) -> None:
     (loo,) = lrp.attribute(clf, TEXTS[0], method="loo")

@@ -17,6 +17,7 @@ from lrp_companion.checks import InputError
 from lrp_companion.cli import parser
 from lrp_companion.lab.commands import WORDS
 from lrp_companion.lab.execute import execute
+from lrp_companion.lab.folder import _write_table, read_folder
 from lrp_companion.lab.load import TextRun, load_run
 from lrp_companion.lab.review_jobs import TextJobs
 
@@ -43,6 +44,20 @@ def made(clf, data, out: Path, **options) -> TextRun:
 @pytest.fixture(scope="module")
 def run(clf, tmp_path_factory) -> TextRun:
     return made(clf, DATA, tmp_path_factory.mktemp("words"))
+
+
+@pytest.fixture(scope="module")
+def mixed(clf, tmp_path_factory) -> TextRun:
+    """The same, with classes in turn: the random model predicts one for all texts."""
+    out = tmp_path_factory.mktemp("mixed")
+    made(clf, DATA, out)
+    manifest, tables = read_folder(out)
+    examples = tables["examples"]
+    target, place = pa.array(np.arange(len(TEXTS)) % 2, pa.int8()), examples.column_names.index("target")
+    _write_table(out / "examples.parquet", examples.set_column(place, "target", target), manifest["key"])
+    run = load_run(out)
+    assert isinstance(run, TextRun)
+    return run
 
 
 def by_plain_loops(run: TextRun, clf, *, scale: bool, target: int | None = None) -> dict[str, dict]:
@@ -80,16 +95,10 @@ def by_plain_loops(run: TextRun, clf, *, scale: bool, target: int | None = None)
 
 @pytest.mark.parametrize("scale", [True, False])
 @pytest.mark.parametrize("predicted", [False, True])
-def test_words_by_plain_loops(run, clf, scale: bool, predicted: bool) -> None:
-    examples = run.tables["examples"]
-    mixed = pa.array(np.arange(len(examples)) % 2, pa.int8())  # the random model predicts one class
-    at = examples.column_names.index("target")
-    run = TextRun(
-        run.name, run.manifest, {**run.tables, "examples": examples.set_column(at, "target", mixed)}
-    )
+def test_words_by_plain_loops(mixed, clf, scale: bool, predicted: bool) -> None:
     target = 1 if predicted else None
-    table = lrp.word_table(run, DATA, clf, least=1, map="absolute-sum" if scale else "raw", target=target)
-    plain = by_plain_loops(run, clf, scale=scale, target=target)
+    table = lrp.word_table(mixed, DATA, clf, least=1, map="absolute-sum" if scale else "raw", target=target)
+    plain = by_plain_loops(mixed, clf, scale=scale, target=target)
     assert sorted(table.index) == sorted(plain)
     for word, of in plain.items():
         row = table.loc[word]

@@ -127,11 +127,7 @@ ASK = """values => {
 def test_the_sentence_before_is_never_shown_as_the_answer(at: Any) -> None:
     page, watch = at(f"#sentence.text={quote(TEXT)}")
     before = page.locator(".lrp-paths polyline").evaluate_all("all => all.map(line => line.outerHTML)")
-    assert before and page.evaluate(ASK, {"text": SECOND}) == [
-        "Computing",
-        5,
-        True,
-    ]  # faded until it is there
+    assert before and page.evaluate(ASK, {"text": SECOND}) == ["Computing", 5, True]
     page.wait_for_function(DONE)
     assert not [chart for chart in page.evaluate("charts") if set(before) & set(chart)]
     for change in ({"target": 1}, {"site": "word+position"}):

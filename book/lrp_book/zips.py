@@ -39,7 +39,7 @@ JUDGED = {"explainer": ["loo", "attnlrp", "cp-lrp", "mask-gradient"]}
 EDGES = ["key-cut", "secant-mask-gradient", "secant-mask-gradient:special=secant"]
 THIRDS = ["none", "1 to 4", "1 to 8", "1 to 12", "5 to 12", "9 to 12"]
 PARTS = "example special units loo shapley"
-LAYERS = {"sst2-companion": ("masks.r lattice_means.*", PLAIN)}
+LAYERS = {"sst2-companion": ("methods.morf masks.r lattice_means.*", PAIR | PLAIN)}
 CLAIMS = ("methods.r methods.morf methods.lerf masks.r masks.morf masks.lerf", PLAIN)
 BOARD = ("methods.r", PAIR)
 DRAWN: dict[str, dict[str, tuple[str, dict[str, list[str]]]]] = {

@@ -183,7 +183,7 @@ class Tables(Mapping[str, pa.Table]):
         self._growing = not manifest.get("finished") or bool(_shards(place, "*"))
 
     def __getitem__(self, name: str) -> pa.Table:
-        if name not in self._names:
+        if name not in self:
             raise KeyError(name)
         if (name,) not in self._known:
             self._known[name,] = _table(self._place, name, self._key)
@@ -202,6 +202,9 @@ class Tables(Mapping[str, pa.Table]):
         """The names of a table's columns."""
         file = self._place / f"{name}.parquet"
         return self[name].column_names if self._growing else pq.read_schema(file).names
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)

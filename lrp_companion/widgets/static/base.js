@@ -280,8 +280,7 @@ function shade(value) {
 }
 
 /**
- * Give an element the colour of a number in [-1, 1], on light pages and on dark ones (`base.css`): there the
- * eye tells small numbers apart less, so they get more of the colour.
+ * Give an element the colour of a number in [-1, 1], on light pages and, small ones stronger, on dark ones.
  * @param {HTMLElement} node
  * @param {number | null} share null takes the colour away
  * @returns {void}

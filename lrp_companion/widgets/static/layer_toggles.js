@@ -462,6 +462,7 @@ class Panel {
     if (name === "AbortError") return;
     this.known = null;
     this.renew();
+    this.painted();
     this.head.textContent = "";
     this.status.textContent = visible(message);
   }

@@ -60,7 +60,7 @@ function scale(list, from, to) {
 }
 
 /**
- * Put a name beside its dot, at the place of fourteen that meets least: dots, the line, other names.
+ * Put a name beside its dot, at the place of sixteen that meets least: dots, the line, other names.
  * @param {SVGTextElement} label
  * @param {number[]} dot
  * @param {number[][]} taken boxes: left, top, right, bottom
@@ -69,7 +69,7 @@ function scale(list, from, to) {
 function beside(label, [x, y], taken) {
   const wide = 6.8 * label.textContent.length;
   const level = (/** @type {number[]} */ ups) => ups.flatMap((up) => [[11, up], [-10 - wide, up]]);
-  const middle = [-wide / 2, -8].flatMap((left) => [[left, -11], [left, 21]]);
+  const middle = [-wide / 2, -8].flatMap((left) => [[left, -11], [left, 21], [left, -23]]);
   const sides = [...level([4, -8, 16]), ...middle, ...level([-18, 26])];
   const boxes = sides.map(([right, up]) => [x + right, y + up - 9, x + right + wide, y + up + 2]);
   const inside = (/** @type {number[]} */ [left, top, right, low]) =>
@@ -84,18 +84,6 @@ function beside(label, [x, y], taken) {
 }
 
 /**
- * What each dot stands for.
- * @param {Data} data
- * @param {number} method
- * @returns {string[]}
- */
-function inNumbers({ tokens, loo, scores }, method) {
-  return tokens.map((token, i) =>
-    `${token}: LOO ${sayScore(loo[i], 3)}, relevance ${sayScore(scores[method][i], 3)}`
-  );
-}
-
-/**
  * One method's dots, the line of least squares through those that count, and r. Axes hold all tokens, so no
  * dot moves when marks are left out: they become rings.
  * @param {Data} data
@@ -104,7 +92,9 @@ function inNumbers({ tokens, loo, scores }, method) {
  */
 function panel(data, method) {
   const { tokens, special, loo } = data, scores = data.scores[method], name = data.methods[method];
-  const told = inNumbers(data, method);
+  const told = tokens.map((token, i) =>
+    `${token}: LOO ${sayScore(loo[i], 3)}, relevance ${sayScore(scores[i], 3)}`
+  );
   const far = loo.map((x, i) => special[i] ? 0 : Math.abs(x));
   const order = tokens.map((_, i) => i).sort((i, j) => far[j] - far[i]).slice(0, NAMED);
   const dots = tokens.map((token, i) => {
