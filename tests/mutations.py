@@ -135,7 +135,7 @@ wired = of("families/wiring.py", "test_encoder.py")
 families = of("families/pre_norm.py", "test_pre_norm.py")
 packed_order = of("tape/packed_layer.py", "test_pre_norm.py")
 rows_order = of("tape/rows.py", "test_pre_norm.py")
-mean_read = of("families/mean_pooled.py", "test_pre_norm.py")
+mean_read = of("families/sentences.py", "test_pre_norm.py")
 meter = of("methods/levels.py", "test_model_check.py")
 read_place = of("tape/encoder.py", "test_tasks.py")
 removed_place = of("methods/perturbation.py", "test_tasks.py")
@@ -398,8 +398,7 @@ MUTATIONS: list[Mutation] = [
     heads("a query that reads nothing divides by zero", "total.masked_fill_(total == 0, torch.inf)", "total"),
     gates("gate always halved", 'if self.treatment == "constant":', "if False:"),
     gates("groupings of a gate confused", 'if self.treatment == "right":', 'if self.treatment == "flat":'),
-    mean_read("the mean counts padding", "mean = (hidden * kept).sum(1) / kept.sum(1)",
-              "mean = hidden.mean(1)",
+    mean_read("the mean counts padding", "return (x * mask).sum(1) / mask.sum(1)", "return x.mean(1)",
          f"{LOGITS}[bert, mean-left]"),
     gates("gate's own way forgotten",
           "self.up.backward(g_up, eps=eps).add_(self.gate.backward(g_gate, eps=eps))",
