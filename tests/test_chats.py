@@ -138,7 +138,7 @@ def test_units_of_a_chat_are_refused_elsewhere(clf: lrp.Classifier) -> None:
 
 
 def test_sums_over_words_are_those_of_the_record(clf: lrp.Classifier) -> None:
-    for method in ("attnlrp", "gradient-x-input"):
+    for method in ("attnlrp", "gradient-x-input", "rollout", "ig"):
         (whole,) = lrp.attribute(clf, TALK, method=method, target="film")
         (words,) = lrp.attribute(clf, TALK, method=method, target="film", unit="word")
         assert words == whole.words()

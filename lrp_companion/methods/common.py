@@ -127,7 +127,8 @@ def explain(
     """
     row = METHODS[method]
     assert row.function is not None
-    summed = "token" if "unit" in (row.takes or ("unit",)) else options.pop("unit", "token")
+    removes = row.takes is None or "unit" in row.takes
+    summed = "token" if removes else options.pop("unit", "token")
     if summed != "token":
         records = explain(method, clf, texts, targets, **options)
         units = Request(method, clf, texts, targets, unit=summed).units()
