@@ -215,15 +215,9 @@ class Tables(Mapping[str, pa.Table]):
 
 def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, pa.Table]]:
     """Manifest and tables of a run, finished or not."""
-    manifest, tables = open_tables(path)
-    return manifest, dict(tables)
-
-
-def open_tables(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Tables]:
-    """The same, but a table is read when it is used."""
     place = as_path("load_run", "folder", path)
     manifest = read_manifest(place)
-    return manifest, Tables(place, manifest)
+    return manifest, dict(Tables(place, manifest))
 
 
 def _shards(place: Path, table: str) -> list[Path]:

@@ -21,7 +21,7 @@ import xarray as xr
 from lrp_companion.attribution import scores_at
 from lrp_companion.checks import InputError, SourceError, as_path, choose
 from lrp_companion.lab.axes import ANSWERS_TASK, EMBEDDING_PARTS, OWN_TASK, SUMS, Axes, points
-from lrp_companion.lab.folder import JOB, MANIFEST, Tables, open_tables
+from lrp_companion.lab.folder import JOB, MANIFEST, Tables, read_manifest
 from lrp_companion.masks import bypassed, mask_number
 from lrp_companion.metrics.grid import AXES, at_map
 from lrp_companion.schema import (
@@ -453,8 +453,9 @@ def load_run(path: str | os.PathLike[str]) -> AnyRun:
     ------
     SourceError : no such folder, no run in it, or a file that cannot be read or belongs to another run.
     """
-    manifest, tables = open_tables(path)
-    task, name = manifest["config"]["task"], as_path("load_run", "folder", path).resolve().name
+    place = as_path("load_run", "folder", path)
+    manifest = read_manifest(place)
+    tables, task = Tables(place, manifest), manifest["config"]["task"]
     kinds: dict[str, tuple[str, Any]] = {
         "mnist": ("images", MnistRun),
         "mnist-grid": ("images", MnistGridRun),
@@ -464,7 +465,7 @@ def load_run(path: str | os.PathLike[str]) -> AnyRun:
     if table not in tables:
         got, expected = f"{path}, without explained {'images' if table == 'images' else 'examples'}", "some"
         raise SourceError("load_run", got=got, expected=expected, hint="let the run go on")
-    return kind(name, manifest, tables)
+    return kind(place.resolve().name, manifest, tables)
 
 
 def nearby(folder: str | os.PathLike[str]) -> Path:
