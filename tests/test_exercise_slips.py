@@ -166,7 +166,6 @@ ANSWERS = re.findall(
     r"""
 product-loo: values  # You return values unchanged
 product-loo: 0 * values  # You return 0 everywhere
-product-loo: np.prod(values) - values  # values is subtracted that does not belong there
 product-loo: np.prod(values) * (np.arange(len(values)) + 2)  # put in another order
 detached-attention: z.softmax(-1).detach() @ v + z.sum() - z.sum().detach()  # 0 everywhere for the gradient
 epsilon-rule: right(relevance, abs(x), weight, bias, eps)  # other inputs: absolute values in place of x\.
@@ -182,8 +181,6 @@ attention-values: right(g_o, np.round(z), v)  # whole numbers in place of z
 attention-values: right(g_o, z.astype(np.float16).astype(float), v)  # z in half precision
 attention-values: right(g_o, z, v)[::-1]  # in reverse order
 attention-loo: np.roll(right(z, v), 1)  # in another order
-attention-loo: np.append(right(z, v)[:1], right(z, v)[1:] + 1)  # Only the first entry is right
-attention-loo: np.append(right(z, v)[:-1], 0)  # Only the last entry is wrong
 rms-norm-rule: right(g_y, x, gamma, small) / (1 + x.std(-1, keepdims=True))  # In each row .* same factor
 layer-norm-rule: right(g_y, x, gamma, small) + g_y[:, :1]  # In each row .* added number
 least-shift: right(relevance, g) / g.max()  # On each input .* same factor

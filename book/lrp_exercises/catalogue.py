@@ -93,8 +93,8 @@ def exercises(theme: str | None = None) -> Catalogue:
     ------
     InputError : an unknown theme.
 
-    >>> exercises("softmax and attention").names
-    ('softmax-rule', 'attention-values', 'attention-loo', 'detached-attention')
+    >>> exercises("softmax and attention").names[:2]
+    ('softmax-rule', 'attention-values')
     """
     if theme not in (None, *THEMES):
         raise _not_one_of("exercises", f"theme {theme!r}", THEMES)

@@ -180,17 +180,6 @@ def times_an_input(asked: Asked) -> str:
     return ""
 
 
-def plus_an_input(asked: Asked) -> str:
-    """An input added to the right answer, or subtracted."""
-    rows, tolerance = list(asked.arrays()), asked.tolerance
-    for k, name in enumerate(asked.exercise.arguments):
-        if all(_fits(case.inputs[k], b) for case, _, _, b in rows):
-            for sign, says in ((1, "added"), (-1, "subtracted")):
-                if all(same((a,), (b + sign * case.inputs[k],), tolerance) for case, _, a, b in rows):
-                    return f"Right but for one term: {name} is {says} that does not belong there. "
-    return ""
-
-
 def _entry(value: Any, place: int) -> Any:
     return (
         float(value[place])
@@ -296,24 +285,6 @@ def in_order(asked: Asked) -> str:
     return "The numbers are right, but in another order: which entry belongs to which place? "
 
 
-def places(asked: Asked) -> str:
-    """Only the first entry (row, column) is right, on all inputs."""
-    for axis, thing in ((0, "entry"), (0, "row"), (1, "column")):
-        shapes = [b.shape for *_, b in asked.arrays()]
-        if any(len(s) != (1 if thing == "entry" else 2) for s in shapes) or max(s[axis] for s in shapes) < 2:
-            continue
-        marks: list[list[bool]] = []
-        for *_, a, b in asked.arrays():
-            right = np.moveaxis(np.asarray(close(a, b, asked.tolerance)), axis, 0)
-            marks.append([bool(line.all()) for line in right])
-        if all(mark[0] for mark in marks) and not any(mark[1] for mark in marks if not all(mark)):
-            return f"Only the first {thing} is right: what changes there that the next ones see? "
-        for end, others, does in (("last", slice(-1), "end"), ("first", slice(1, None), "begin")):
-            if all(all(mark[others]) for mark in marks):
-                return f"Only the {end} {thing} is wrong: where does a loop or a slice {does}? "
-    return ""
-
-
 def rounded(asked: Asked) -> str:
     """The right numbers rounded, or nearly right."""
     if all_same(asked.given, [tuple(map(np.floor, answer)) for answer in asked.expected]):
@@ -399,9 +370,9 @@ def an_input(asked: Asked) -> str:
 WHOLE_PARTS = (always_zero, an_input)
 FINDERS = (
     factor_by_size, other_inputs, times_an_input,
-    plus_an_input, rounded, factor_by_input, one_term,
+    rounded, factor_by_input, one_term,
 )  # fmt: skip
-PLACES = (members, where_an_input_is_0, special_inputs, places, in_order)
+PLACES = (members, where_an_input_is_0, special_inputs, in_order)
 
 
 def first_told(finders: Sequence[Callable[[Asked], str]], asked: Asked) -> str:
