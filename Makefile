@@ -67,6 +67,7 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tests/front/check.py
+	$(BIN)/python tests/prose.py
 
 serve: _build/html/index.html
 	@echo "The book is on http://127.0.0.1:$(PORT)/ (stop with Ctrl-C)"
