@@ -21,8 +21,8 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 import lrp_companion as lrp
 from lrp_companion import cli
+from lrp_companion.attribution import Completion
 from lrp_companion.checks import InputError
-from lrp_companion.completion import Completion
 from lrp_companion.methods.completion import followed, opened
 from lrp_companion.words import units_of
 

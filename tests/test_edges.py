@@ -22,8 +22,7 @@ from lrp_companion.methods import method_call
 from lrp_companion.methods.edges import edge_loo, removals
 from lrp_companion.propagation import some_masks
 from lrp_companion.tape.attention import PATHS, PathCut
-from lrp_companion.tape.batching import pad
-from lrp_companion.tape.encoder import Encoder
+from lrp_companion.tape.encoder import Encoder, pad
 
 CPU = torch.device("cpu")
 RECORDS = Path(__file__).parents[1] / "results" / "edge-formula"

@@ -23,8 +23,7 @@ from test_product import all_groupings
 
 import lrp_companion as lrp
 from lrp_companion.lab.perturbation_paths import perturbation_paths
-from lrp_companion.toys.product import Product, shares
-from lrp_companion.toys.softmax_step import SoftmaxStep
+from lrp_companion.toys import Product, SoftmaxStep, shares
 
 PAGES = sorted((ROOT / "book/exercises").glob("*.md"))
 TEXT = {page.stem: page.read_text(encoding="utf-8") for page in PAGES}

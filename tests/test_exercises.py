@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from lrp_book.records.embedding_shift import EmbeddingG
@@ -21,8 +22,7 @@ from lrp_exercises.checking import SEED, SEEDS, examine
 import lrp_companion as lrp
 from lrp_companion import rules
 from lrp_companion.metrics import faithfulness
-from lrp_companion.toys import product
-from lrp_companion.toys.softmax_step import SoftmaxStep
+from lrp_companion.toys import Product, SoftmaxStep, shares
 
 Function = Callable[..., Any]
 every_exercise = pytest.mark.parametrize("name", EXERCISES)
@@ -111,7 +111,7 @@ def pair_r(maps: np.ndarray) -> np.ndarray:
 
 def package_shares(grouping: Any) -> Any:
     """The package's products have two factors or more."""
-    return [1.0] if grouping == 0 else product.shares(grouping)
+    return [1.0] if grouping == 0 else shares(grouping)
 
 
 def package_shapley(game: np.ndarray) -> np.ndarray:
@@ -133,7 +133,7 @@ def package_on_top(scores: np.ndarray, planted: np.ndarray) -> float:
 PACKAGE: dict[str, Function] = {
     "product-rule": lambda a, b, r: tuple(zip(*[(Fraction(x) / 2, Fraction(x) / 2) for x in r], strict=True)),
     "grouped-product": package_shares,
-    "product-loo": lambda values: product.Product(values).loo(),
+    "product-loo": lambda values: Product(values).loo(),
     "epsilon-rule": package_epsilon,
     "residual-rule": package_residual,
     "layer-norm-rule": package_norm,
@@ -151,6 +151,7 @@ PACKAGE: dict[str, Function] = {
     "least-shift": lambda r, g: np.linalg.pinv(g[None]) @ np.array([-r]),
     "partial-agreement": package_partial,
     "mean-pair-r": lambda maps: pair_r(maps).mean(),
+    "overrated-words": lambda w, t, a, b: pd.Series(a - b).groupby([w, t]).mean().groupby(level=0).mean(),
     "without-each": lambda a, b: [lrp.pearson(np.delete(a, k), np.delete(b, k)) for k in range(len(a))],
     "rank-agreement": faithfulness.CORRELATIONS["spearman"],
     "shapley-values": package_shapley,
@@ -190,7 +191,7 @@ LUCKY: list[tuple[str, Function]] = [
     ("attention-values", lambda g, z, v: (np.exp(z) / np.exp(z).sum(-1, keepdims=True)).T @ g),
     ("detached-attention", lambda z, v: (z.exp() / z.exp().sum(-1, keepdim=True)).detach() @ v),
     ("grouped-product", lambda grouping: SEEN[repr(grouping)]),
-    ("grouped-product", lambda grouping: product.shares(tuple(grouping))),
+    ("grouped-product", lambda grouping: shares(tuple(grouping))),
     ("gated-rule", lambda g, z, u: [k * np.exp(z) / (1 + np.exp(z)) * g / 2 for k in (u, z)]),
     (
         "softmax-rule",

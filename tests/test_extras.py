@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from lrp_companion import SourceError
-from lrp_companion.extras import EXTRAS, extra
+from lrp_companion.checks import EXTRAS, extra
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

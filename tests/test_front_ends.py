@@ -21,7 +21,7 @@ from test_product import all_groupings
 from lrp_companion.metrics import pearson
 from lrp_companion.show.palette import hexes
 from lrp_companion.show.tokens import decimals
-from lrp_companion.toys.product import write
+from lrp_companion.toys import write
 from lrp_companion.widgets.base import SHARED, STATIC, front_ends, minified
 
 READS = "--allow-read=lrp_companion/widgets/static"

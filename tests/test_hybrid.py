@@ -13,7 +13,7 @@ from tiny_models import TEXTS, pre_norm
 
 import lrp_companion as lrp
 from lrp_companion import Classifier
-from lrp_companion.methods.hybrid import CORRECTIONS, corrected, kept_logits
+from lrp_companion.methods.mask_gradient import CORRECTIONS, corrected, kept_logits
 
 METHODS = {"hybrid": "exact", "sampled-loo": "budget"}
 
@@ -101,7 +101,7 @@ def test_cost_is_what_is_said(clf: Classifier, monkeypatch: pytest.MonkeyPatch) 
         return kept(model, jobs, **options)
 
     monkeypatch.setattr(clf.encoder, "forward", counted)
-    monkeypatch.setattr(import_module("lrp_companion.methods.hybrid"), "kept_logits", removed)
+    monkeypatch.setattr(import_module("lrp_companion.methods.mask_gradient"), "kept_logits", removed)
     tokens = len(encoded)
     for method, options, passes in (
         ("hybrid", {}, (5, 1)),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import sys
+import types
 from pathlib import Path
 
 import nbformat
@@ -35,8 +37,9 @@ def first_cells(root: Path) -> dict[str, nbformat.NotebookNode]:
 
 def test_the_notebooks_agree_with_the_address() -> None:
     address, branch = launch.repository(ROOT)
-    wanted = launch.install_cell(address, branch) if address else ""
     for name, cell in first_cells(ROOT).items():
+        exercises = name.startswith("e")
+        wanted = launch.install_cell(address, branch, exercises=exercises) if address else ""
         assert (cell.source if cell.get("id") == launch.CELL else "") == wanted, (
             f"{name}: run python -m lrp_book.sphinx.launch"
         )
@@ -63,6 +66,31 @@ def test_every_notebook_gets_the_cell_once_and_loses_nothing(project: Path) -> N
     (project / "_config.yml").write_text(text.replace(f"  url: {ADDRESS}\n", '  url: ""\n'), encoding="utf-8")
     launch.update(project)
     assert {path: nbformat.read(path, as_version=4) for path in before} == before, "and back again"
+
+
+@pytest.mark.parametrize("colab", [False, True])
+def test_the_cell_acts_on_colab_only(colab: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell, calls = InteractiveShell(), []
+    monkeypatch.setattr(shell, "system", calls.append)
+    monkeypatch.setattr(shell, "run_line_magic", lambda name, line, **_: calls.append(f"{name} {line}"))
+    monkeypatch.setattr("builtins.get_ipython", lambda: shell, raising=False)
+    shell.user_ns["get_ipython"] = lambda: shell
+    if colab:
+        monkeypatch.setitem(sys.modules, "google.colab", types.ModuleType("google.colab"))
+    else:
+        monkeypatch.delitem(sys.modules, "google.colab", raising=False)
+    shell.run_cell(launch.install_cell(ADDRESS, "main")).raise_error()
+    wanted = [
+        f"git clone --quiet --depth 1 --branch main {ADDRESS} companion",
+        "pip install --quiet ./companion ./companion/book",
+        "cd -q companion",
+    ]
+    assert calls == (wanted if colab else [])
+    calls.clear()
+    shell.run_cell(launch.install_cell(ADDRESS, "main", exercises=True)).raise_error()
+    assert calls == ([wanted[0], "cd -q companion/book"] if colab else []), "exercises install nothing"
 
 
 def test_binder_installs_what_make_installs() -> None:

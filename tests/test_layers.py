@@ -40,7 +40,7 @@ def test_the_memory_budget_changes_nothing_but_the_chunks(eps, clf, monkeypatch)
 
     from lrp_companion import layer_lattice
     from lrp_companion.methods import explain
-    from lrp_companion.tape.encoder import LayerBlock
+    from lrp_companion.tape.layer import LayerBlock
 
     carried, children = [], LayerBlock.children
     monkeypatch.setattr(

@@ -14,8 +14,7 @@ from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.loading.texts import EncodedText
 from lrp_companion.methods import kept_logits
 from lrp_companion.tape.encoder import Encoder
-from lrp_companion.tape.packed import packed_logits
-from lrp_companion.tape.rows import Row
+from lrp_companion.tape.packed import Row, packed_logits
 
 
 def alone(network: torch.nn.Module, row: Row, first_position: int) -> torch.Tensor:

@@ -110,3 +110,4 @@ def test_the_picture_of_the_readme_is_page_ones(tmp_path: Path) -> None:
     r = [value for words in (False, True) for value in scene.r(without=words, ranked=False)]
     assert [float(title.split()[3]) for title in titles] == pytest.approx(r, abs=0.005)
     assert [title.split()[4:] for title in titles] == [[], ["ahead"], ["level"], ["level"]]
+    assert all(f"r with LOO {value:.2f}" in scene.fallback() for value in r[:2]), "as with a script"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lrp_companion.toys.product import Grouping, Product, flat, leaves_of, parse, shares, write
+from lrp_companion.toys import Grouping, Product, flat, leaves_of, parse, shares, write
 
 
 def all_groupings(count: int, first: int = 0) -> Iterator[Grouping]:

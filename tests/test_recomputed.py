@@ -22,7 +22,7 @@ from plain_rows import counted, plain_loo, plain_r
 
 from lrp_companion.lab.load import load_run
 from lrp_companion.lab.paper.primary import ahead, by_training, summary
-from lrp_companion.metrics.statistics import side_of_zero
+from lrp_companion.metrics.statistics import side_of_band
 from lrp_companion.schema import Protocol
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -155,4 +155,4 @@ def test_the_pages_of_the_primary_analysis_say_what_its_tables_say():
     assert ahead(reviews["words, Pearson"].iloc[-1]) == "AttnLRP"
     assert {ahead(value) for value in reviews["words, Pearson"].iloc[:-1]} == {"level", "open"}
     length = summary(against_length(of_records())).d
-    assert [side_of_zero(value) for value in length] == ["across", "across", "across", "below"]
+    assert [side_of_band(value, 0, 0) for value in length] == ["across", "across", "across", "below"]

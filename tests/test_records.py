@@ -26,8 +26,8 @@ from lrp_book.records.mask_gradient_error import (
 
 import lrp_companion as lrp
 from lrp_companion.tape.attention import Context
-from lrp_companion.tape.encoder import LayerBlock
-from lrp_companion.toys.softmax_step import SoftmaxStep
+from lrp_companion.tape.layer import LayerBlock
+from lrp_companion.toys import SoftmaxStep
 
 TEXT = "a film of rare grace"
 

@@ -48,10 +48,34 @@ def test_a_demonstration_that_shows_nothing_is_red(html: Path, browser: Any) -> 
 
 
 def test_an_answer_on_the_screen_before_its_vote_is_red(html: Path, browser: Any) -> None:
-    title = "What it depends on"
+    title = "Claim 2: one step to vary"
     assert not faults(html, browser, "session3", title, "")
     (told,) = faults(html, browser, "session3", title, "", shown=True)
     assert "before it is shown" in told
+
+
+NOTES = "```{{notes}}\n:minute: {}\n**Say.** {}\n\n**Ask.** Who?\n\n**Next.** Turn.\n```\n"
+EARLY = {
+    "## A vote\n\nHands up.\n\n{}## Reversed\n\n{}": "the heading answers what the room is asked",
+    "## One\n\nA site.\n\n{}## Two\n\nThe **site** is a place.\n\n{}": "'site' is said before it is defined",
+    "## A vote\n\nThe **site**.\n\n{}## Who is ahead?\n\nBy site.\n\n{}": "",
+}
+
+
+@pytest.mark.parametrize(("deck", "fault"), EARLY.items())
+def test_a_heading_or_a_word_that_comes_too_early_is_red(deck: str, fault: str) -> None:
+    """A vote was given away by "The same sentence, reversed"; words came before their definitions."""
+    source = "# Deck\n\n```{part} All\nPlay.\n```\n\n{}" + deck
+    slides = read_session(
+        source.replace("{}", "%s") % tuple(NOTES.format(k, "Look.") for k in range(3))
+    ).slides
+    assert [told for _, told in rehearse.too_early(slides)] == ([fault] if fault else [])
+
+
+def test_minutes_of_looking_are_no_minutes_to_speak() -> None:
+    slide = sessions.Slide(1, "A", 0, {"Say": "word " * 150, "Ask": "Who?"})
+    assert not rehearse.Played(slide, 2).clock()
+    assert rehearse.Played(slide, 2, looking=1.0).clock()
 
 
 def test_a_control_that_is_not_there_is_red(html: Path, browser: Any) -> None:

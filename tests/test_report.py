@@ -22,7 +22,6 @@ from lrp_companion.lab.load import TextRun, load_run, load_runs
 from lrp_companion.lab.paper import claims as paper_claims
 from lrp_companion.lab.paper import report
 from lrp_companion.lab.paper import tables as paper_tables
-from lrp_companion.lab.paper.claim_specs import SINGLE, SLOPE, SPECS, weights
 from lrp_companion.lab.paper.claims import Effect, claims, independent_difference, verdict
 from lrp_companion.lab.paper.primary import (
     CONTRADICTED,
@@ -37,7 +36,7 @@ from lrp_companion.lab.paper.primary import (
     leads_by_data,
     summary,
 )
-from lrp_companion.lab.paper.published import FINGERPRINTS, paper_table
+from lrp_companion.lab.paper.published import FINGERPRINTS, SINGLE, SLOPE, SPECS, paper_table, weights
 from lrp_companion.masks import mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
@@ -631,6 +630,7 @@ def test_the_report_has_the_primary_analysis_in_every_form(three, tmp_path, caps
     assert len(rows) == 4 * (1 + 3) and float(rows[0]["d"]) == pytest.approx(0.1, abs=1e-6)
     latex = (tmp_path / "out" / "primary.tex").read_text()
     assert latex.startswith("\\begin{tabular}") and "0.100 [" in latex
+    assert "cp-lrp" in (tmp_path / "out" / "methods-b.tex").read_text()
     methods = list(csv.DictReader((tmp_path / "out" / "methods-b.csv").open()))
     assert {row["statistic"] for row in methods} == {"pearson", "spearman"}
 

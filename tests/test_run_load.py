@@ -15,8 +15,7 @@ from tiny_models import TEXTS, reviews
 
 from lrp_companion.attribution import SITE_PARTS, SITES, scores_at
 from lrp_companion.lab.axes import DEFAULT_METHODS, round_bits
-from lrp_companion.lab.digit_invariance import NET_VARIANTS, invariance_table, train_pair
-from lrp_companion.lab.digit_jobs import MnistJobs
+from lrp_companion.lab.digit_invariance import NET_VARIANTS, MnistJobs, invariance_table, train_pair
 from lrp_companion.lab.execute import execute
 from lrp_companion.lab.load import MnistRun, TextRun, load_run
 from lrp_companion.lab.perturbation_paths import shared_curves

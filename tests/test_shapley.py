@@ -18,9 +18,9 @@ from tiny_models import BERT_LIKE, IMAGE_FAMILIES, PRE_NORM, TEXTS, build, visio
 
 import lrp_companion as lrp
 from lrp_companion.loading.classifier import Classifier, load_classifier
+from lrp_companion.methods import perturbation as module
 from lrp_companion.methods import removal_evaluator
-from lrp_companion.methods import shapley as module
-from lrp_companion.methods.shapley import interactions_of, shapley_of, subsets
+from lrp_companion.methods.perturbation import interactions_of, shapley_of, subsets
 from lrp_companion.registry import passes_of
 from lrp_companion.schema import REMOVALS
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import re
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ import pytest
 pytest.importorskip("papermill", reason="papermill comes with the extra book")
 
 from browsing import ROOT, complaints_of_axe
+from grading_class import with_numpy_alone
 from lrp_book import student
 from lrp_book.sphinx.quizzes import read_quiz
 from lrp_book.student import (
@@ -208,15 +207,6 @@ def test_the_bundle_needs_numpy_alone(tmp_path: Path) -> None:
     here = tmp_path / "lrp-exercises"
     assert len(list(here.glob("*.ipynb"))) == 5 and (here / "README.txt").is_file()
     code = """
-import sys
-class NumpyAlone:
-    def find_spec(self, name, path=None, target=None):
-        top = name.partition(".")[0]
-        if top not in sys.stdlib_module_names and top not in ("numpy", "lrp_exercises"):
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, NumpyAlone())
-sys.path[:] = [folder for folder in sys.path if not folder.endswith(("book", "tests", CHECKOUT))]
-sys.path.insert(0, HERE)
 import numpy as np
 from lrp_exercises import check, exercises
 import lrp_exercises
@@ -229,8 +219,7 @@ for one in exercises():
     for wrong in (lambda *a: 0.3, lambda *a: a[0], lambda *a: (a[0], a[-1]), lambda *a: None):
         assert not check(one.name, wrong) and check(one.name, wrong).message
 """
-    code = code.replace("HERE", repr(str(here))).replace("CHECKOUT", repr(str(ROOT)))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    done = with_numpy_alone(here, code.replace("HERE", repr(str(here))))
     assert done.returncode == 0, done.stderr
     told = ["This check needs torch, which is not installed: pip install torch."]
     assert done.stdout.splitlines() == [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import lrp_companion as lrp
 import lrp_companion.widgets as widgets
 from lrp_companion import rules
 from lrp_companion.lab.digit_invariance import share_digits
-from lrp_companion.widgets.live import NO_KERNEL
+from lrp_companion.widgets.layers import NO_KERNEL
 
 TEXTS = ["a film of rare grace", "dull , slow and far too long"]
 
@@ -111,6 +112,14 @@ def test_r_of_fewer_than_three_tokens_is_undefined_in_every_mode(text: str, clf:
     assert page.locator(".lrp-result strong").inner_text() == "undefined"
     page.get_by_role("radio", name="counted").check()
     assert page.locator(".lrp-result strong").inner_text() != "undefined"
+
+
+@pytest.mark.parametrize(("largest", "flat"), [(0.01, True), (0.5, False)])
+def test_a_flat_loo_is_said_to_be_flat(largest: float, flat: bool, clf: Any, show: Any) -> None:
+    (loo,) = lrp.attribute(clf, TEXTS[0], method="loo")
+    scores = loo.scores * largest / abs(loo.scores[~loo.special]).max()
+    page = show(widgets.LayerToggles(lrp.layer_lattice(clf, TEXTS[0]), replace(loo, scores=scores)))
+    assert ("r says nothing here" in page.inner_text(".lrp-panel >> nth=0")) is flat
 
 
 def test_equal_values_leave_no_rounding_noise_to_correlate(show: Any) -> None:

@@ -4,8 +4,9 @@ A slide's notes may have a line **Do.** of steps, which the deck shows to the sp
 in order: `{click}` a control of the slide by its name; `{set}` a slider, "name = value"; `{expect}` a text on
 the slide in quotes, or "NAME changes" or "NAME stays": what stands on the lines that begin with NAME, against
 the moment before the last step. A session fails if a control does not exist, an expectation does not hold,
-what a room is asked is on the screen before it is shown, or the words to say are not `WORDS` a minute, the
-room's minutes left out.
+what a room is asked is on the screen or in a heading before it is shown, a figure does not say what n and its
+data are, a word of `TERMS` comes before the slide that has it in bold, or the words to say are not `WORDS` a
+minute, the minutes of the room and of looking left out.
 """
 
 from __future__ import annotations
@@ -27,6 +28,19 @@ ROOT = Path(__file__).resolve().parents[2]
 SESSIONS = ("session1", "session2", "session3")
 WORDS = 60, 100
 """The fewest and the most words that a speaker says in a minute."""
+TERMS = {
+    "r": r"(?<![\w$'\\{/])r(?![\w'}/])",
+    "rank": r"[Bb]y ranks?\b|Spearman",
+    "interval": r"\bintervals?\b",
+    "site": r"\bsites?\b",
+    "logit": r"\blogits?\b",
+    "level": r"\b(?:is|are) level\b|: level\b",
+    "centred": r"\bcentred\b",
+    "half open": r"\bhalf.open\b",
+}
+"""Words that a deck has in bold on the slide where they come first, the goals left out."""
+VERDICT = re.compile(r"\b(revers|turns?|turned|flip|wins?|ahead|closer|level|equal)\w*\b(?!.*\?$)", re.I)
+"""What a heading may not say while the room has yet to answer."""
 STEP = re.compile(r"\{(click|set|expect)\}`([^`]+)`")
 _LINES = """() => {
   const walk = node => [...node.childNodes].flatMap(child => child.nodeType === 3
@@ -41,15 +55,23 @@ _SHOWN = """() => [...document.querySelectorAll(
   'section.present .slide-hide-results :is(.lrp-outcome *, .lrp-words, .lrp-readout, .lrp-tokens, td, '
   + '.lrp-row-title span)')]
   .some(node => node.getClientRects().length && getComputedStyle(node).visibility === 'visible')"""
+_LOOKING = """() => {
+  const all = what => [...document.querySelectorAll(`section.present :is(${what})`)]
+    .filter(node => !node.closest('.notes, .lrp-widget'));
+  const pictures = all('img').map(one => Math.max(1, one.naturalWidth / one.naturalHeight / 1.5));
+  const told = all('.slide-cell :is(img, .lrp-table)').length === 0 || all('.slide-data').length > 0;
+  return [told, pictures.reduce((sum, one) => sum + one, all('tbody :is(td, th)').length / 24)];
+}"""  # a minute for a picture, more for a wide one, which has panels; a minute for 24 cells of tables
 
 
 @dataclass
 class Played:
-    """A slide that was played: the words to say, how many steps, and what went wrong."""
+    """A slide that was played: words, steps, minutes that one looks at it, and what went wrong."""
 
     slide: Slide
     minutes: int
     steps: int = 0
+    looking: float = 0.0
     faults: list[str] = field(default_factory=list)
 
     @property
@@ -58,16 +80,16 @@ class Played:
         return len((self.slide.notes["Say"] + " " + self.slide.notes["Ask"]).split())
 
     @property
-    def spoken(self) -> int:
-        """In how many of the slide's minutes one speaks."""
-        return self.minutes - self.slide.room
+    def spoken(self) -> float:
+        """In how many of the slide's minutes one speaks: the room looks in its own, too."""
+        return self.minutes - max(self.slide.room, self.looking)
 
     def clock(self) -> list[str]:
         """Return what is wrong with the slide's minutes and words."""
-        if self.spoken < 1:
-            return [f"the clock: minute {self.slide.minute}, {self.spoken} minutes to speak"]
         fits = WORDS[0] * self.spoken <= self.words <= WORDS[1] * self.spoken
-        return [] if fits else [f"{self.words} words to say in {self.spoken} minutes"]
+        if fits and self.spoken > 0:
+            return []
+        return [f"{self.words} words to say in {self.spoken:.1f} minutes, {self.looking:.1f} of looking"]
 
 
 def steps_of(slide: Slide) -> list[tuple[str, str]]:
@@ -85,6 +107,23 @@ def minutes_of(slides: list[Slide]) -> list[int]:
     return [end - slide.minute for slide, end in zip(slides, ends, strict=True)]
 
 
+def too_early(slides: list[Slide]) -> Iterator[tuple[Slide, str]]:
+    """Words that are used before they stand in bold on a slide, and headings that answer a question."""
+    defined: set[str] = set()
+    asked = False
+    for slide in slides:
+        text = slide.shown + slide.notes["Say"] + slide.notes["Ask"]
+        bold = " ".join(re.findall(r"\*\*+[^*\n]+\*\*+", slide.shown))
+        defined |= {name for name in TERMS if re.search(rf"\b{name}s?\b", bold, re.IGNORECASE)}
+        for name, pattern in TERMS.items() if "<!-- goals -->" not in text else ():
+            if name not in defined and re.search(pattern, text):
+                yield slide, f"{name!r} is said before it is defined"
+                defined.add(name)
+        if (asked or ":hide: results" in slide.shown) and VERDICT.search(slide.title):
+            yield slide, "the heading answers what the room is asked"
+        asked = "vote" in slide.title.lower()
+
+
 def play(page: Any, slides: list[Slide]) -> Iterator[Played]:
     """Play a deck that is open in a page, slide by slide."""
     for slide, minutes in zip(slides, minutes_of(slides), strict=True):
@@ -95,6 +134,9 @@ def play(page: Any, slides: list[Slide]) -> Iterator[Played]:
             ".every(host => host.dataset.ready === '')"
         )
         before = lines = page.evaluate(_LINES)
+        told, played.looking = page.evaluate(_LOOKING)
+        if not told:
+            played.faults.append("a figure without n, data and band")
         if page.locator("section.present button", has_text="Show the results").count():
             shown = page.evaluate(_SHOWN)
             if shown:
@@ -170,6 +212,8 @@ def rehearse(browser: Any, decks: Path, sources: Path, session: str) -> list[Pla
         played = list(play(page, slides))
         for one in played:
             one.faults += one.clock()
+        for slide, fault in too_early(slides):
+            played[slide.number - 1].faults.append(fault)
         return played
     finally:
         page.close()
@@ -207,7 +251,7 @@ def main() -> int:
             decks, sources = ROOT / "_build/html/book/slides", ROOT / "book/slides"
             for one in rehearse(browser, decks, sources, session):
                 head = f"{one.slide.minute:3d} {one.slide.title[:44]:44s}"
-                print(f"{head} {one.words:4d} words in {one.spoken}/{one.minutes} min, {one.steps} steps")
+                print(f"{head} {one.words:4d} words in {one.spoken:.1f}/{one.minutes} min, {one.steps} steps")
                 for fault in one.faults:
                     failed = True
                     print(f"      FAILS: {fault}")

@@ -1,4 +1,4 @@
-"""A session of the course from one file: its deck of slides, the plan, two pages and the run sheet.
+"""A session of the course from one file: its deck of slides, the plan, two pages, run sheet and script.
 
 In `book/slides/sessionN.md` a slide's `{notes}` say from which `:minute:` it is shown, in how many minutes of
 `:room:` the room votes, works or rests, what to say, what to ask and what to click next; `{answers}` holds
@@ -6,8 +6,8 @@ typical answers. Three more blocks are on no slide. `{part}
 TITLE` stands in the first slide of a part of the plan, or, with a `:minute:` of its own, where a break
 begins; its text is what the teacher does, `:where:` the student's link, `:screen:` the teacher's.
 `{handout}` and `{teaching}` are the students' and the teacher's page, in which `<!-- goals -->` and `<!--
-plan -->` stand for what the slides say. `write_pages` writes these pages and the run sheet where the book
-is made.
+plan -->` stand for what the slides say.
+`write_pages` writes these pages, the run sheet and the script, which has every word, where the book is made.
 """
 
 from __future__ import annotations
@@ -52,17 +52,31 @@ without this box.
 {1}
 ::::
 """
+SCRIPT = """# For instructors: script of session {0}
+
+:::{{admonition}} On this page
+:class: tip no-print
+**You will find** every word that is said in [session {0}](../session{0}.md), slide by slide: a transcript for
+whoever cannot hear it, or was not there. It has the answers to the votes, so hand it out afterwards.
+**Next:** the [run sheet](sheet{0}.md), the same on two pages.
+:::
+
+{1}
+"""
 
 
 @dataclass(frozen=True)
 class Slide:
-    """A slide as its notes describe it: number from 1, title, minute, notes by label, the room's minutes."""
+    """A slide as its notes describe it: number from 1, title, minute, notes by label, the room's minutes, and
+    the source of what is shown.
+    """
 
     number: int
     title: str
     minute: int
     notes: dict[str, str]
     room: int = 0
+    shown: str = ""
 
 
 @dataclass(frozen=True)
@@ -139,7 +153,8 @@ def _slide(number: int, title: str, body: str) -> Slide:
         raise InputError("session", got=got, expected=expected, hint="complete the slide's notes")
     if answers:
         labelled["Hear"] = answers[2].strip()
-    return Slide(number, title, int(notes[1]), labelled, int(notes[2] or 0))
+    shown = _PART.sub("", _ANSWERS.sub("", _NOTES.sub("", body)))
+    return Slide(number, title, int(notes[1]), labelled, int(notes[2] or 0), shown)
 
 
 def _check_clock(slides: list[Slide], begun: list[tuple[int, int]]) -> None:
@@ -204,8 +219,17 @@ def _sheet_lines(plan: list[Part]) -> Iterator[str]:
                     yield f"**{label}.** {notes[label]}"
 
 
+def script(slides: list[Slide]) -> str:
+    """Return what is said and asked, slide by slide, as Markdown."""
+    spoken = (
+        f"**{one.number} · minute {one.minute} · {one.title}**\n\n{one.notes['Say']}\n\n*{one.notes['Ask']}*"
+        for one in slides
+    )
+    return "\n\n".join(spoken)
+
+
 def write_pages(book: Path) -> list[Path]:
-    """Write every session's pages for students and teachers and its run sheet; return the files.
+    """Write every session's pages for students and teachers, its run sheet and script; return the files.
 
     Raises
     ------
@@ -224,7 +248,9 @@ def write_pages(book: Path) -> list[Path]:
             table = plan_table(session.plan, teacher=kind == "teaching")
             path.write_text(page.replace("<!-- plan -->", table) + "\n", encoding="utf-8")
             written.append(path)
-        path = course / "instructor" / f"sheet{number}.md"
-        path.write_text(SHEET.format(number, run_sheet(session.plan)), encoding="utf-8")
-        written.append(path)
+        spoken = (("sheet", SHEET, run_sheet(session.plan)), ("script", SCRIPT, script(session.slides)))
+        for name, page, text in spoken:
+            path = course / "instructor" / f"{name}{number}.md"
+            path.write_text(page.format(number, text), encoding="utf-8")
+            written.append(path)
     return written

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrp_companion.attribution import Attribution
+from lrp_companion.attribution import Attribution, Completion
 from lrp_companion.checks import InputError, is_whole, shown, whole
-from lrp_companion.completion import Completion
 from lrp_companion.families.tasks import NEXT_TOKEN, TOKEN_CLASSES
 from lrp_companion.families.wiring import fresh_rotations
 from lrp_companion.loading.classifier import Classifier, EncodedText
@@ -54,6 +53,29 @@ def all_of(
         for place in np.flatnonzero(~text.special).tolist()
     ]
     return places, [None] * len(places)
+
+
+def answers(clf: Classifier, prompts: Any, completion: Any, *, contrast: Any, **options: Any) -> Any:
+    """A `Completion` of one prompt, or a list with one for each of several prompts: what follows, and its
+    contrast, is one for all or a list of as many.
+
+    Raises
+    ------
+    InputError : another number of completions than prompts; as `completed`.
+    """
+    if not isinstance(prompts, list) or kind_of(prompts)[0]:
+        return completed(clf, prompts, completion, contrast=contrast, **options)
+    several = [
+        one if isinstance(one, list) and not kind_of(one)[0] else [one] * len(prompts)
+        for one in (completion, contrast)
+    ]
+    counts = {len(one) for one in several}
+    if counts != {len(prompts)}:
+        got = f"{len(prompts)} prompts, and {' and '.join(str(len(one)) for one in several)} to follow"
+        hint = "pass one for each prompt"
+        raise InputError("attribute", got=got, expected="as many completions as prompts", hint=hint)
+    rows = zip(prompts, *several, strict=True)
+    return [completed(clf, prompt, after, contrast=other, **options) for prompt, after, other in rows]
 
 
 def completed(
@@ -291,6 +313,7 @@ def _margins(
 ) -> list[Attribution]:
     """The explanation of the difference of two logits: the margin of a classifier of these two classes."""
     few = clf.narrowed(pair)
+    few.regression = False  # of two numbers
     records = explain(method, few, texts, [0] * len(texts), **options | {"output": "margin"})
     chosen = {"output": "logit", "contrast": clf.labels[pair[1]]}
     return [replace(r, target=pair[0], choices={**r.choices, **chosen}) for r in records]

@@ -30,7 +30,7 @@ from lrp_companion.methods.common import Request, classes_of, output_gradient, t
 from lrp_companion.metrics.faithfulness import ORDERS, perturbation_curve
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.propagation import all_masks, some_masks
-from lrp_companion.tape.batching import token_batches
+from lrp_companion.tape.encoder import token_batches
 
 TOKENS = ("all", "no-first", "words")
 STATISTICS = ("pearson", "spearman")
