@@ -616,7 +616,13 @@ def test_trainings_are_nested_in_encoders_which_have_one_weight_each(three):
     assert parts(summary(alone).iloc[0].d) == pytest.approx(by_hand([-0.1, 0.0, 0.1]), abs=1e-6)
 
 
-def test_the_report_has_the_primary_analysis_in_every_form(three, tmp_path, capsys):
+@pytest.fixture
+def undrawn(monkeypatch) -> None:
+    """Reports without figures, which take most of the time."""
+    monkeypatch.setattr(report, "_layer_figures", lambda run: ())
+
+
+def test_the_report_has_the_primary_analysis_in_every_form(three, tmp_path, capsys, undrawn):
     assert main(["report", str(three), "--out", str(tmp_path / "out")]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "Primary analysis" in told and "by rank: mean r" in told and "name without -seed-1" in told
@@ -632,7 +638,7 @@ def test_the_report_has_the_primary_analysis_in_every_form(three, tmp_path, caps
 # -- the whole report ----------------------------------------------------------------------------------------
 
 
-def test_the_report_says_all_on_lines_a_terminal_holds(folders, tmp_path):
+def test_the_report_says_all_on_lines_a_terminal_holds(folders, tmp_path, undrawn):
     runs = load_runs([folders["top"]])
     (file, *_) = report.write_report(runs, tmp_path / "here")
     text = report.report(runs)
