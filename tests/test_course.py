@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import numpy as np
 import pytest
 from browsing import ROOT, follow, open_page
 from lrp_book import sessions, student
-from test_exercise_numbers import EVERYTHING, OURS, curves, r_of, state
+from test_exercise_numbers import EVERYTHING, OURS, curves, state
 
 from lrp_companion.checks import InputError
 from lrp_companion.lab.load import load_run
@@ -78,21 +77,6 @@ def test_rollout_removes_other_words_and_the_logit_falls_later() -> None:
     ]
     assert not set(map(str, first[0])) & set(map(str, first[1]))
     assert methods["rollout"]["morf"]["mean"] > methods["loo"]["morf"]["mean"]
-
-
-def test_the_vote_of_session_2_turns_and_its_masks_do_not_travel() -> None:
-    word, everything = r_of(0, OURS), r_of(0, EVERYTHING)
-    assert word[0] > word[-1] and everything[0] < everything[-1]
-    hunted = {place: r_of(place, EVERYTHING) for place in (0, 2, 4)}
-    travels = [hunted[j].argmax() == hunted[i].argmax() for i in hunted for j in hunted if i != j]
-    assert np.mean(travels) < 0.5
-    assert max(hunted[4][1 << layer] for layer in range(12)) < 0.8 < hunted[4].max()
-
-
-def test_three_layers_of_the_later_half_move_r_as_the_deck_says() -> None:
-    r, later = r_of(0, EVERYTHING), sum(1 << layer for layer in range(6, 12))
-    steps = {layer: r[later ^ 1 << layer - 1] - r[later] for layer in (9, 8, 3)}
-    assert steps[9] < -0.01 and steps[8] < -0.01 and steps[3] > 0.01
 
 
 def test_no_switch_alone_reverses_the_order_and_site_with_tokens_does() -> None:
