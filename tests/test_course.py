@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from browsing import ROOT
 from lrp_book import sessions, student
-from test_exercise_numbers import EVERYTHING, OURS, r_of
+from test_exercise_numbers import OURS
 
 from lrp_companion.lab.load import load_run
 from lrp_companion.schema import AXIS_OPTIONS
@@ -58,15 +57,6 @@ def test_the_commands_of_the_project_are_commands() -> None:
     assert "-p results runs/mine" in block and 'results = "results"' in (
         ROOT / "notebooks/06_protocol_audit.ipynb"
     ).read_text().replace('\\"', '"')
-
-
-def test_the_vote_of_session_2_turns_and_its_masks_do_not_travel() -> None:
-    word, everything = r_of(0, OURS), r_of(0, EVERYTHING)
-    assert word[0] > word[-1] and everything[0] < everything[-1]
-    hunted = {place: r_of(place, EVERYTHING) for place in (0, 2, 4)}
-    travels = [hunted[j].argmax() == hunted[i].argmax() for i in hunted for j in hunted if i != j]
-    assert np.mean(travels) < 0.5
-    assert max(hunted[4][1 << layer] for layer in range(12)) < 0.8 < hunted[4].max()
 
 
 def test_no_switch_alone_reverses_the_order_and_site_with_tokens_does() -> None:

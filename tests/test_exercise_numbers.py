@@ -17,7 +17,6 @@ import pytest
 from browsing import ROOT, follow
 from lrp_book.exercise_cells import BLOCK as BLOCK_OF_CARD
 from lrp_book.exercise_cells import CHECK, fill, in_page
-from lrp_book.sphinx.mask_hunt import hunt
 from lrp_exercises.catalogue import EXERCISES
 from test_product import all_groupings
 
@@ -199,6 +198,22 @@ def r_of(place: int, protocol: Any) -> np.ndarray:
     return np.array(
         [lrp.agreement(row, loo.scores, masks.special, protocol) for row in masks.at(protocol.site).scores]
     )
+
+
+def hunt(r: np.ndarray, *, most: int) -> dict[str, Any]:
+    """Both ends' r, the best mask of at most 1 to `most` layers, and how many of these beat both ends.
+
+    A mask is a number whose bit l - 1 is layer l; ends are the first (AttnLRP) and the last (CP-LRP).
+    """
+    sizes = np.array([mask.bit_count() for mask in range(len(r))])
+    best = []
+    for size in range(1, most + 1):
+        mask = int(np.nanargmax(np.where(sizes <= size, r, np.nan)))
+        named = tuple(layer for layer in range(1, len(r).bit_length()) if mask >> (layer - 1) & 1)
+        best.append((size, named, float(r[mask])))
+    few = sizes <= most
+    better = int((r[few] > np.nanmax([r[0], r[-1]])).sum())
+    return {"ends": (float(r[0]), float(r[-1])), "best": best, "better": better, "masks": int(few.sum())}
 
 
 def ex_r_mask() -> list[str]:
