@@ -86,6 +86,11 @@ DRAWN: dict[str, dict[str, tuple[str, dict[str, list[str]]]]] = {
         "*-imdb": ("r", PAIR | PLAIN),
         "*-rest": ("r", PAIR | PLAIN),
     },
+    "session3": {
+        "base/*": ("r", PAIR | PLAIN),
+        "smollm2/*": ("r", PAIR | PLAIN),
+        "*": ("methods.r", PAIR | PLAIN),
+    },
 }
 """Of the records that a chapter opens what it draws: columns of tables or names of arrays, and options of the
 axes, all where none are named. A record without an entry is whole.
@@ -114,7 +119,7 @@ def write_chapter(notebook: Path, opened: Iterable[str], records: Path, target: 
     for cell in chapter.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    drawn = DRAWN.get(notebook.name[:2], {})
+    drawn = DRAWN.get(notebook.stem.partition("_")[0], {})
     files = {name_of(records / file, records): files_of(records / file) for file in opened}
     target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
