@@ -58,10 +58,6 @@ def all_of(
 def answers(clf: Classifier, prompts: Any, completion: Any, *, contrast: Any, **options: Any) -> Any:
     """A `Completion` of one prompt, or a list with one for each of several prompts: what follows, and its
     contrast, is one for all or a list of as many.
-
-    Raises
-    ------
-    InputError : another number of completions than prompts; as `completed`.
     """
     if not isinstance(prompts, list) or kind_of(prompts)[0]:
         return completed(clf, prompts, completion, contrast=contrast, **options)
@@ -92,12 +88,6 @@ def completed(
     """Explain each token of what follows a prompt.
 
     All tokens are explained from one forward pass of the whole, and what LOO removes is removed once.
-
-    Raises
-    ------
-    InputError : several prompts; a model of something else, a target or a position; a completion without
-        tokens, one that is too long, or one with which the prompt has other tokens; a contrast of another
-        length.
     """
     alone = target is None and position is None
     if clf.encoder.wiring.task != NEXT_TOKEN or not alone:
@@ -181,11 +171,6 @@ def followed(
 ) -> tuple[EncodedText, list[int]]:
     """A prompt with what follows it, token ids or a text that is read with it as one; and where in the whole
     text the prompt ends, and each token after it.
-
-    Raises
-    ------
-    InputError : neither; no token; characters that the tokenizer does not know; a text with which the
-        prompt's own tokens change; more tokens than the model reads.
     """
     ids, text, spans = list[int](), "", list[Span]()
     kind, given = kind_of(given)
@@ -290,12 +275,7 @@ def check_length(clf: Classifier, tokens: int) -> None:
 def contrasted(
     clf: Classifier, texts: list[EncodedText], target: Any, contrast: Any, *, method: str, **options: Any
 ) -> list[Attribution]:
-    """Explain `logit of target - logit of contrast` by any method that explains a margin.
-
-    Raises
-    ------
-    InputError : no target, several targets, the same class twice, or another `output`.
-    """
+    """Explain `logit of target - logit of contrast` by any method that explains a margin."""
     if target is None or options.get("output", "logit") != "logit":
         got = f"contrast {shown(contrast)} without a target"
         got = got if target is None else f"contrast with output {options['output']!r}"

@@ -71,12 +71,7 @@ def joined(*modules: str) -> str:
 
 
 def kernels() -> tuple[bytes, bytes]:
-    """Return the compiled kernel twice: with fused products (relaxed SIMD), then as it is written.
-
-    Raises
-    ------
-    SourceError : the package `wasmtime`, which compiles it, is not installed.
-    """
+    """Return the compiled kernel twice: with fused products (relaxed SIMD), then as it is written."""
     with extra("stage"):
         from wasmtime import wat2wasm
     text = (ENGINE / "kernel.wat").read_text(encoding="utf-8")
@@ -302,12 +297,7 @@ PHI: dict[str | None, Callable[[torch.Tensor], torch.Tensor]] = {
 
 @torch.no_grad()
 def check_page(clf: Classifier, manifest: dict[str, Any], named: Iterator[tuple[str, torch.Tensor]]) -> None:
-    """Compare the engine's arithmetic, on the weights before they are rounded, with the network's own.
-
-    Raises
-    ------
-    ModelError : the logits differ by more than rounding.
-    """
+    """Compare the engine's arithmetic, on the weights before they are rounded, with the network's own."""
     tensors = dict(named)
     by_part = {(name.lstrip("0123456789"), tensor.shape) for name, tensor in tensors.items()}
     one_size = len(by_part) == len({part for part, _ in by_part})  # the engine has one for all layers
