@@ -56,8 +56,8 @@ class Method:
     dial : the option that buys more passes; figures join the points of a method along it.
     style : how figures draw it; None takes the next spare style.
     function : explains texts; None until `lrp_companion.methods` is imported.
-    takes : which of "output" and "unit" a function of a `Request` takes, besides `SHARED`; None: a function
-        of classifier, texts and targets.
+    takes : which of "output" and "unit" a function of a `Request` takes, besides `SHARED` (without "unit" the
+        scores of its tokens are summed); None: a function of classifier, texts and targets.
     fixed : options of the function that this method fixes.
     """
 

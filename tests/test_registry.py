@@ -17,7 +17,7 @@ from lrp_companion.lab.load import load_run
 from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.methods import options_of
 from lrp_companion.methods.common import attribution
-from lrp_companion.registry import METHODS, forget, label_of, method, passes_of
+from lrp_companion.registry import METHODS, PACKAGE, forget, label_of, method, passes_of
 from lrp_companion.sources import load_dataset
 
 
@@ -45,6 +45,12 @@ def length() -> Iterator[str]:
 
     yield "length"
     forget("length")
+
+
+def test_each_row_is_drawn_in_its_own_way() -> None:
+    for look in ("label", "colour", "marker"):
+        looks = [getattr(row.style, look) for row in PACKAGE]
+        assert len(set(looks)) == len(looks), look
 
 
 def test_attribute_knows_it(clf, length: str) -> None:

@@ -356,7 +356,9 @@ def beside(module: Any, x: Tensor) -> Tensor:
 
 
 Rotary = Callable[[Tensor, Tensor, str | None], tuple[Tensor, Tensor]]
-"""From an input (its type and device), positions (1, T) and a layer's kind to cosines and sines (1, T, d)."""
+"""From an input (its type and device), positions (1, T) and a layer's kind to cosines and sines (1, T, d): of
+the first d numbers of each head; what is beyond is not turned, and with d = 0 nothing is.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

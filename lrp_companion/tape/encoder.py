@@ -308,8 +308,8 @@ def _wired(family: str, model: nn.Module) -> Wiring:
         raise
     except Exception as error:  # a part that is missing, or of another make
         got = f"a network of family {family!r} with other modules ({reason_of(error, 160)})"
-        expected = f"a sequence classifier with the modules that {family} has in transformers"
-        hint = "load a sequence classifier, or install a version of transformers that pyproject.toml names"
+        expected = f"a network with the modules that {family} has in transformers"
+        hint = "install a version of transformers that pyproject.toml names, or mend your own wiring"
         raise ModelError("Encoder", got=got, expected=expected, hint=hint) from error
 
 
