@@ -17,6 +17,7 @@ from lrp_companion.checks import InputError, choose
 Span = tuple[int, int]
 """Positions of the first character and of the one after the last."""
 UNITS = ("token", "word", "sentence")
+OF_CHATS = ("message", "document")
 _MARK = regex.compile(r"[\p{M}\p{Cf}--\u200b]", regex.V1)
 """An accent, a joiner or the like, which belongs to the character before it; a space of no width is none."""
 _WORD = regex.compile(  # letters and digits; what joins them: an apostrophe, a hyphen, a number's sign
@@ -133,8 +134,8 @@ def units_of(
     """Group the tokens of a text; `unit` is one of `UNITS`, or a list of phrases and pairs of positions.
 
     A token that spans several words joins them, and a token of spaces belongs to the next word, so that words
-    and sentences cover every token. Special tokens are separate units, except with spans. Words are those of
-    the text with what `follows` it.
+    and sentences cover every token; a span has those inside it, not those at its ends. Special tokens are
+    separate units, except with spans. Words are those of the text with what `follows` it.
 
     Raises
     ------
@@ -142,7 +143,7 @@ def units_of(
         a token; two spans that share one.
     """
     if isinstance(unit, str):
-        choose(operation, "unit", unit, UNITS)
+        choose(operation, "unit", unit, UNITS if unit in OF_CHATS else (*UNITS, *OF_CHATS))
     if unit == "token":
         names = readable(tokens, text, offsets, special)
         places = tuple(offsets) or ((0, 0),) * len(tokens)
@@ -160,9 +161,13 @@ def units_of(
     return _of_parts(text, tokens, offsets, special, spans)
 
 
-def _within(text: str, offset: Span, spans: Sequence[Span]) -> list[int]:
-    """The spans that a token overlaps; they are in reading order and do not overlap."""
+def _within(text: str, offset: Span, spans: Sequence[Span], *, spaces: bool = False) -> list[int]:
+    """The spans that a token overlaps; they are in reading order and do not overlap. A token of nothing but
+    `spaces` overlaps one as others do, or none.
+    """
     start, end = _trimmed(text, offset)
+    if spaces and start == end:
+        start, end = offset
     first = bisect_right(spans, start, key=lambda span: span[1])
     last = first
     while start < end and last < len(spans) and spans[last][0] < end:
@@ -175,7 +180,7 @@ def _of_spans(
 ) -> Units:
     members: list[list[int]] = [[] for _ in spans]
     for token, offset in enumerate(offsets):
-        reached = [] if special[token] else _within(text, offset, spans)
+        reached = [] if special[token] else _within(text, offset, spans, spaces=True)
         if len(reached) > 1:
             got, hint = f"two spans in the token {text[slice(*offset)]!r}", "join them"
             raise InputError(operation, got=got, expected="at most one span in each token", hint=hint)

@@ -71,6 +71,10 @@ def test_options_of_a_template_pass_through_and_are_recorded(clf: lrp.Classifier
         (TALK, {"enable_thinkin": False}, "'enable_thinkin', which its chat template does not read"),
         (TALK, {"padding": True}, "'padding', which its chat template does not read"),
         ("a film", {"enable_thinking": False}, "that is no chat"),
+        (TALK, {"content": "no"}, "'content', which its chat template does not read"),
+        (TALK, {"add_generation_prompt": False}, "'add_generation_prompt', which its chat"),
+        (TALK, [{"enable_thinking": False}], "expected options by name"),
+        (TALK, {"chat_template": "{{ raise_exception('no system') }}"}, "chat template refuses: no system"),
     ],
 )
 def test_an_option_without_effect_is_refused(

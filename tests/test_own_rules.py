@@ -43,3 +43,9 @@ def test_the_command_reads_your_rules_from_a_file(tmp_path, refused, capsys) -> 
         assert record.choices["shares"] == ((0.25, 0.75), (0.5, 0.5))
     finally:
         forget("mine")
+
+
+@pytest.mark.parametrize("shares", [((1,), (0.5, 0.5)), "x", None, (0.5, 0.5), ((0.3, 0.3), (0.5, 0.5))])
+def test_shares_that_are_no_two_pairs_are_refused(shares) -> None:
+    with pytest.raises(lrp.InputError, match="two pairs of shares, each summing to 1"):
+        lrp.rule_set("odd", shares=shares)

@@ -172,7 +172,7 @@ def test_several_targets_a_contrast_and_a_target_that_is_missing(tmp_path: Path)
     (less,) = lrp.attribute(clf, TEXTS[0], target=OTHER, contrast=TEXTS[2], **how)
     (second,) = lrp.attribute(clf, TEXTS[0], target=TEXTS[2], **how)
     np.testing.assert_allclose(less.scores, both[0].scores - second.scores, rtol=0, atol=1e-12)
-    for target in (None, [OTHER, None]):
+    for target in (None, [OTHER, None], [OTHER, 0], 1, 3.5, {OTHER: 1}):
         with pytest.raises(ValueError, match="a text to compare with as the target"):
             lrp.attribute(clf, list(TEXTS[:2]), target=target, **how)
     near = clf.similar_to([OTHER])
@@ -248,9 +248,10 @@ def test_an_object_is_read_as_its_folder_and_not_changed(tmp_path: Path) -> None
     assert clf.max_tokens == 20 and body.network.base_model.pooler is not None
 
 
-def test_a_pair_reader_with_its_tokenizer_is_its_network() -> None:
+@pytest.mark.parametrize("name", ["max_seq_length", "max_length"])
+def test_a_pair_reader_with_its_tokenizer_is_its_network(name: str) -> None:
     network, tokenizer = build("bert", labels=2)
-    clf = lrp.load_classifier(SimpleNamespace(model=network, tokenizer=tokenizer, max_seq_length=12))
+    clf = lrp.load_classifier(SimpleNamespace(model=network, tokenizer=tokenizer, **{name: 12}))
     (held,) = lrp.attribute(clf, (TEXTS[0], OTHER), method="attnlrp", truncate=True)
     plain = lrp.load_classifier(network, tokenizer)
     plain.max_tokens = 12

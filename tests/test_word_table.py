@@ -176,6 +176,8 @@ def test_the_command_saves_and_shows_them(run, clf, model_folder, tmp_path, caps
         shown = capsys.readouterr().out.splitlines()
         assert len(shown) == 5 and shown[0].startswith("TextRun run: n = 6 of texts from file")
         assert "methods attnlrp, cp-lrp; model bert" in shown[0] and "; commit " in shown[0]
+    with pytest.raises(InputError, match="a name in .csv or .tex"):
+        args.carry_out(parser({"words": WORDS}).parse_args([*asked[:-1], str(tmp_path / "words.xls")]))
     table = lrp.word_table(tmp_path / "run", own, folder)
     lines = (tmp_path / "words.csv").read_text().splitlines()
     assert lines[0] == ",".join(["word", *table.columns]) and len(lines) == 1 + len(table)
@@ -190,6 +192,7 @@ def test_a_word_that_is_a_methods_name_stays_a_word(run, clf) -> None:
     drawn = show.dots(table)
     labels = [text.get_text() for text in drawn.axes[0].get_yticklabels()]
     assert labels == ["single", "rollout", "mixed"] and len(drawn.axes) == 5
+    assert drawn.axes[-1].get_xlabel() == "mean score in a text, map absolute-sum"
     assert "±" not in show.table(table)._repr_html_()
     rows = show.table(table, columns=["loo"]).cells
     assert rows[0] == (lrp.show.tables.cell(lrp.metrics.Interval(*table.iloc[0, 2:5], 1), 2),)

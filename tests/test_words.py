@@ -225,3 +225,10 @@ def test_units_of_a_long_text_are_counted(unit: str) -> None:
         special=np.zeros(n, bool),
     )
     assert len(grouped) == n and grouped.sums(np.arange(float(n))).tolist() == list(map(float, range(n)))
+
+
+def test_a_span_has_the_tokens_of_spaces_inside_it_but_none_at_its_ends() -> None:
+    text, tokens = "\na\n\nb\nc", ("\n", "a", "\n\n", "b", "\n", "c")
+    offsets = ((0, 1), (1, 2), (2, 4), (4, 5), (5, 6), (6, 7))
+    spans = units([(0, 6), (6, 7)], tokens=tokens, text=text, offsets=offsets, special=np.zeros(6, bool))
+    assert spans.names == ("a\n\nb", "c") and [m.tolist() for m in spans.members] == [[1, 2, 3], [5]]

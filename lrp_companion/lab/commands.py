@@ -199,6 +199,8 @@ def _carry_out_words(args: argparse.Namespace) -> None:
 
     check_output()
     out = None if args.out is None else as_path("words", "--out", args.out)
+    if out is not None and out.suffix not in (".csv", ".tex"):
+        raise InputError("words", got=f"--out {out}", expected="a name in .csv or .tex", hint="choose one")
     run, data = load_run(args.run), args.data
     if data is not None:
         data = load_dataset(data, text=args.text, pair=args.pair, label=args.label)

@@ -65,8 +65,9 @@ def word_table(
     ------
     InputError : a run without maps; other texts or another tokenizer than the run's; no such class, column.
 
+    >>> from lrp_companion import show
     >>> words = word_table("runs/first", target="positive", top=20)     # doctest: +SKIP
-    >>> lrp.show.dots(words[["attnlrp", "attnlrp low", "attnlrp high"]])  # doctest: +SKIP
+    >>> show.dots(words[["attnlrp", "attnlrp low", "attnlrp high"]])  # doctest: +SKIP
     """
     choose("word_table", "map", map, MAP_CHOICES)
     choose("word_table", "site", site, SITES)
@@ -84,7 +85,9 @@ def word_table(
     for k, name in enumerate(means):
         for part, ending in (("mean", ""), ("low", " low"), ("high", " high")):
             columns[f"{name}{ending}"] = [getattr(of[k], part) for of in ends]
-    return pd.DataFrame(columns, index=words)
+    table = pd.DataFrame(columns, index=words)
+    table.attrs["quantity"] = f"mean score in a text, map {map}"
+    return table
 
 
 def _text_run(run: Any) -> TextRun:

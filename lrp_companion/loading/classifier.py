@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -197,6 +197,9 @@ class Classifier:
         self, target: Any, contrast: Any, template: Mapping[str, Any] | None, *, truncate: bool
     ) -> Classifier:
         """The classifier of one call: a chat's template has options, and an encoder's targets are texts."""
+        if template is not None and not isinstance(template, Mapping):
+            got, hint = f"chat_template_kwargs {shown(template)}", "one for all chats of a call"
+            raise InputError("attribute", got=got, expected="options by name", hint=hint)
         out = copy.copy(self) if template else self
         if template:
             from transformers.utils import get_json_schema
@@ -205,10 +208,12 @@ class Classifier:
             out.template = {**template, "tools": tools} if tools else template
         if self.similarity is None or self._whole is not None:
             return out
-        named = [target] if isinstance(target, str) or target is None else list(target)
+        several = isinstance(target, Iterable) and not isinstance(target, (str, Mapping))
+        named = list(target) if several else [target]
         texts = [one for one in (*named, contrast) if isinstance(one, str)]
-        if None in named or not texts:
-            got, hint = f"an encoder and target {shown(target)}", 'target="the other text", or one for each'
+        if not named or not all(isinstance(one, str) for one in named):
+            got = f"an encoder and target {shown(target)}"
+            hint = 'target="the other text", or one for each; elsewhere clf.similar_to(texts)'
             raise InputError("attribute", got=got, expected="a text to compare with as the target", hint=hint)
         return out.similar_to(list(dict.fromkeys(texts)), truncate=truncate)
 

@@ -30,7 +30,8 @@ def opened(model: Any, tokenizer: Any) -> tuple[Any, Any]:
     if body is None and not (hasattr(model, "model") and hasattr(model, "tokenizer")):
         return model, tokenizer
     tokenizer = copy.deepcopy(holder.tokenizer) if tokenizer is None else tokenizer
-    tokenizer.model_max_length = getattr(holder, "max_seq_length", None) or tokenizer.model_max_length
+    most = getattr(holder, "max_seq_length", None) or getattr(holder, "max_length", None)
+    tokenizer.model_max_length = most or tokenizer.model_max_length
     modules = [] if body is None else list(body)
     lower = getattr(modules[0], "do_lower_case", False) if modules else False
     prompt = getattr(holder, "default_prompt_name", None)

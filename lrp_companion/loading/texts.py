@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import itertools
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,6 +21,8 @@ Text = str | tuple[str, str] | Sequence[int] | Sequence[Message]
 """A text; a pair of texts that the classifier reads together; token ids; or the messages of a chat."""
 SPACE_SIGN, BROKEN = "▁", "\ufffd"
 """How vocabularies of SentencePiece spell a space, and what stands for bytes that are no character."""
+LEXED = ("name", "operator", "variable_begin", "block_begin")
+"""Parts of a template among which the names are that it reads."""
 MARK = "\ue000"
 """A character of private use."""
 TRIES = 1_000
@@ -230,14 +232,23 @@ class Reader:
         """The text that the tokenizer's chat template makes of messages; for a model that continues a text,
         with the beginning of the answer, or up to the end of the answer that the chat begins.
         """
-        begun, given = chat[-1]["role"] == "assistant", template or {}
+        begun, given = chat[-1].get("role") == "assistant", template or {}
         source = self.tokenizer.get_chat_template(given.get("chat_template"), given.get("tools"))
-        unused = [name for name in given if name != "chat_template" and not re.search(rf"\b{name}\b", source)]
+        from jinja2 import Environment  # what `apply_chat_template` needs
+
+        own = ("messages", "add_generation_prompt", "continue_final_message")
+        pairs = itertools.pairwise(value for _, kind, value in Environment().lex(source) if kind in LEXED)
+        read = {"chat_template", *(name for before, name in pairs if before != ".")}.difference(own)
+        unused = [name for name in given if name not in read]
         if unused:
             got, hint = f"with {unused[0]!r}, which its chat template does not read", "leave it out"
             raise _refused(0, got, "options of the template", hint)
         asked = {"continue_final_message" if begun else "add_generation_prompt": self.prompts}
-        return str(self.tokenizer.apply_chat_template(chat, tokenize=False, **asked, **given))
+        try:
+            return str(self.tokenizer.apply_chat_template(chat, tokenize=False, **asked, **given))
+        except Exception as error:  # a template raises what it likes
+            got, hint = f"which its chat template refuses: {error}", "write what the template reads"
+            raise _refused(0, got, "messages and options of the template", hint) from error
 
     def spans_of(self, text: EncodedText, unit: str) -> list[Span]:
         """Where the messages of a chat, or the documents of its template, stand in the text that was made.

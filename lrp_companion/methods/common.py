@@ -22,13 +22,11 @@ from lrp_companion.loading.compute import as_recorded
 from lrp_companion.registry import METHODS, SHARED
 from lrp_companion.schema import TARGET_CHOICES
 from lrp_companion.tape.encoder import Tape, budget, token_batches
-from lrp_companion.words import Units, units_of
+from lrp_companion.words import OF_CHATS, Units, units_of
 
 Targets = Sequence[int | None]
 Target = int | str | Iterable[int | str | None] | None
 """A class or its label for all inputs, one for each, or None: the class with the largest logit."""
-OF_CHATS = ("message", "document")
-"""Units of a chat."""
 MOST_STEPS = 1000
 """Limit for integrated gradients: finding the nodes takes time cubic in their number."""
 

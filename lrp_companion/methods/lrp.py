@@ -254,7 +254,11 @@ def rule_set(
     if not callable(bypass):
         bypass = check_layers("rule_set", bypass, MOST_LAYERS)
     cuts_of("rule_set", cut, MOST_LAYERS)
-    if not np.allclose(np.sum(shares, -1), 1) or np.shape(shares) != (2, 2):
+    try:
+        right = np.shape(shares) == (2, 2) and np.allclose(np.sum(shares, -1), 1)
+    except (TypeError, ValueError):  # such as ((1,), (0.5, 0.5))
+        right = False
+    if not right:
         got, expected = f"shares {shown(shares)}", "two pairs of shares, each summing to 1"
         raise InputError("rule_set", got=got, expected=expected, hint="such as ((0.5, 0.5), (0.5, 0.5))")
     rules = RuleSet(name, bypass, site, cut, shares)

@@ -32,7 +32,7 @@ def dots(
     means: xr.Dataset | pd.DataFrame | Mapping[str, Any],
     *,
     paper: Mapping[str, float] | None = None,
-    quantity: str = "mean r with LOO",
+    quantity: str | None = None,
     title: str | None = None,
 ) -> Drawing:
     """Draw a dot with its interval for each row: a panel for each entry of the first axis if there are two.
@@ -42,8 +42,11 @@ def dots(
     means : what `interval` gives, with one axis or two; or names to intervals, or these for each panel; or a
         table such as `word_table`, a panel for each NAME with its columns "NAME low" and "NAME high".
     paper : the paper's value by row, an open square.
+    quantity : what the means are; by default the mean r with LOO, or what a table says of itself (`attrs`).
     """
     panels, plain = _panels(means), isinstance(means, pd.DataFrame)
+    said = means.attrs.get("quantity", "mean") if isinstance(means, pd.DataFrame) else "mean r with LOO"
+    quantity = said if quantity is None else quantity
     count = max(map(len, panels.values()))
     height = 0.8 + len(panels) * (0.3 + 0.27 * count)
     told = {of: _told([*rows], [mean for mean, *_ in rows.values()]) for of, rows in panels.items()}
