@@ -274,7 +274,7 @@ def test_a_widget_on_a_slide_reacts_and_leaves_the_address_to_the_slides(html: P
     assert page.evaluate("location.hash").startswith("#/")
     assert page.evaluate("Reveal.getIndices().h") == number
     link = slide.locator(".slide-origin a")
-    assert "03_bert_layers.html#layers.sentence=0&layers.site=word&" in link.get_attribute("href")
+    assert "03_bert_layers.html#layers.sentence=2&layers.site=word&" in link.get_attribute("href")
     link.focus()
     assert "layers.bypassed=1" in link.get_attribute("href"), "as it stands on the slide"
 

@@ -5,8 +5,8 @@ in order: `{click}` a control of the slide by its name; `{set}` a slider, "name 
 the slide in quotes, or "NAME changes" or "NAME stays": what stands on the lines that begin with NAME, against
 the moment before the last step. A session fails if a control does not exist, an expectation does not hold,
 what a room is asked is on the screen or in a heading before it is shown, a figure does not say what n and its
-data are, a word of `TERMS` comes before the slide that has it in bold, or the words to say are not `WORDS` a
-minute, the minutes of the room and of looking left out.
+data are, a decimal number is said that is not on the slide, a word of `TERMS` comes before the slide that has
+it in bold, or the words to say are not `WORDS` a minute, the minutes of the room and of looking left out.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ _LOOKING = """() => {
     .filter(node => !node.closest('.notes, .lrp-widget'));
   const pictures = all('img').map(one => Math.max(1, one.naturalWidth / one.naturalHeight / 1.5));
   const told = all('.slide-cell :is(img, .lrp-table)').length === 0 || all('.slide-data').length > 0;
-  return [told, pictures.reduce((sum, one) => sum + one, all('tbody :is(td, th)').length / 24)];
+  const text = document.querySelector('section.present').cloneNode(true);
+  text.querySelectorAll('.notes, script').forEach(one => one.remove());
+  const minutes = pictures.reduce((sum, one) => sum + one, all('tbody :is(td, th)').length / 24);
+  return [told, minutes, text.textContent];
 }"""  # a minute for a picture, more for a wide one, which has panels; a minute for 24 cells of tables
 
 
@@ -134,9 +137,12 @@ def play(page: Any, slides: list[Slide]) -> Iterator[Played]:
             ".every(host => host.dataset.ready === '')"
         )
         before = lines = page.evaluate(_LINES)
-        told, played.looking = page.evaluate(_LOOKING)
+        told, played.looking, text = page.evaluate(_LOOKING)
         if not told:
             played.faults.append("a figure without n, data and band")
+        for said in re.findall(r"\d+\.\d+", slide.notes["Say"] + slide.notes["Ask"]):
+            if said not in slide.shown + text:
+                played.faults.append(f"{said} is said and is not on the slide")
         if page.locator("section.present button", has_text="Show the results").count():
             shown = page.evaluate(_SHOWN)
             if shown:
