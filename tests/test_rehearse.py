@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import ROOT
-
-pytest.importorskip("sphinx", reason="sphinx comes with the extra book")
-
+from browsing import ROOT, pages_of
 from lrp_book import rehearse, sessions
 from lrp_book.sessions import read_session
 
@@ -89,3 +86,9 @@ def test_a_number_that_is_said_and_not_shown_is_red(html: Path, browser: Any) ->
 def test_a_control_that_is_not_there_is_red(html: Path, browser: Any) -> None:
     (told,) = faults(html, browser, "session1", "Group it yourself", "{click}`flatten`")
     assert told == "there is no control flatten"
+
+
+def test_handouts_are_printed_and_a_run_sheet_has_two_pages(html: Path, browser: Any, tmp_path: Path) -> None:
+    made = rehearse.write_handouts(browser, html / "book", tmp_path)
+    pages = {path.stem: pages_of(path.read_bytes()) for path in made}
+    assert all(pages.values()) and all(pages[f"sheet{number}"] == 2 for number in (1, 2, 3))

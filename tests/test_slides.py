@@ -9,7 +9,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from browsing import ROOT, complaints_of_axe, state_of
+from browsing import ROOT, complaints_of_axe, pages_of, state_of
 from lrp_book import student
 from lrp_book.sessions import on_slides
 from lrp_book.sphinx.slides import excerpt, find_cell, in_state, part_of_table
@@ -213,10 +213,6 @@ def test_a_deck_prints_one_page_per_slide(name: str, site: str, visit: Any) -> N
         "a widget is printed as it starts"
     )
     assert pages_of(page.pdf(prefer_css_page_size=True, print_background=True)) == count(page)
-
-
-def pages_of(pdf: bytes) -> int:
-    return len(re.findall(rb"/Type\s*/Page(?![a-z])", pdf))
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

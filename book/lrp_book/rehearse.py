@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from docutils import nodes
-from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxRole
-
 from lrp_book.sessions import LENGTH, Slide, read_session
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSIONS = ("session1", "session2", "session3")
+HANDOUTS = ("cheatsheet", "course/feedback") + tuple(
+    f"course/{page}{number}" for page in ("session", "instructor/sheet") for number in (1, 2, 3)
+)
 WORDS = 60, 100
 """The fewest and the most words that a speaker says in a minute."""
 TERMS = {
@@ -225,24 +224,19 @@ def rehearse(browser: Any, decks: Path, sources: Path, session: str) -> list[Pla
         page.close()
 
 
-class StepRole(SphinxRole):
-    """The roles `click`, `set` and `expect`: a step as the speaker reads it in the notes."""
-
-    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        """Return the step in words."""
-        words = {"click": "press ", "set": "set ", "expect": "see: "}[self.name]
-        return [nodes.inline(self.rawtext, words), nodes.emphasis("", self.text), nodes.inline("", ". ")], []
-
-
-def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the roles (called by Sphinx)."""
-    for name in ("click", "set", "expect"):
-        app.add_role(name, StepRole())
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+def write_handouts(browser: Any, book: Path, target: Path) -> list[Path]:
+    """Print the pages that are handed out on A4, as PDF; return the files."""
+    page, written = browser.new_page(), []
+    for name in HANDOUTS:
+        page.goto((book / f"{name}.html").as_uri())
+        written.append(target / f"{Path(name).name}.pdf")
+        page.pdf(path=written[-1], format="A4", print_background=True)
+    page.close()
+    return written
 
 
 def main() -> int:
-    """Play the sessions of the built book; return 1 if one fails."""
+    """Play the sessions of the built book, then print its handouts; return 1 if a session fails."""
     from playwright.sync_api import sync_playwright
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -261,6 +255,8 @@ def main() -> int:
                 for fault in one.faults:
                     failed = True
                     print(f"      FAILS: {fault}")
+        for path in write_handouts(browser, ROOT / "_build/html/book", ROOT / "_build/handouts"):
+            print(path.relative_to(ROOT))
         browser.close()
     return int(failed)
 
