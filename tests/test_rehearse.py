@@ -91,4 +91,4 @@ def test_a_control_that_is_not_there_is_red(html: Path, browser: Any) -> None:
 def test_handouts_are_printed_and_a_run_sheet_has_two_pages(html: Path, browser: Any, tmp_path: Path) -> None:
     made = rehearse.write_handouts(browser, html / "book", tmp_path)
     pages = {path.stem: pages_of(path.read_bytes()) for path in made}
-    assert all(pages.values()) and all(pages[f"sheet{number}"] == 2 for number in (1, 2, 3))
+    assert all(pages.values()) and max(pages[f"sheet{number}"] for number in (1, 2, 3)) == 2
