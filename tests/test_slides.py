@@ -108,9 +108,9 @@ HOMES = {  # widgets whose address no cell names: it is their kind's
     "product": "notebooks/01_product_counterexample",
     "shares": "notebooks/02_mnist_invariance",
     "layers": "notebooks/03_bert_layers",
+    "flow": "notebooks/03_bert_layers",
     "player": "notebooks/03_bert_layers",
     "softmax": "notebooks/04_softmax_rule",
-    "switchboard": "notebooks/06_protocol_audit",
 }
 CELLS = [
     (path.name, *match)
