@@ -41,7 +41,7 @@ PAGES = {
 }
 LINK = re.compile(r"\{state\}`([^`]*?) <([^`>]*)>`")
 LINKS = [(page, *match) for page, text in PAGES.items() for match in LINK.findall(text)]
-EXERCISE = re.compile(r"\{ref\}`([^`<]+) <(ex-[\w-]+)>`")
+REF = re.compile(r"\{ref\}`[^`]*`")
 
 
 def goals(text: str) -> list[str]:
@@ -140,7 +140,7 @@ def stripped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def told(text: str) -> Iterator[str]:
     """What only an instructor's page says: its prose and cells, without what the student's page has too."""
-    for piece in re.split(r"[|\n]", LINK.sub("", EXERCISE.sub("", text))):
+    for piece in re.split(r"[|\n]", LINK.sub("", REF.sub("", text))):
         if len(words := re.sub(r"[^\w\s]", " ", piece).split()) >= 7 and "include" not in words:
             yield piece.strip()
 
