@@ -1,7 +1,7 @@
 # The commands of the project. `make book` and `make test` need Python 3.11 to 3.14, make and a package index; nothing else.
 #   make book                                             the book, its notebooks run on the embedded default
 #   make book SOURCE=folder DATA_DIR=../data LIMIT=64     notebook parameters: SOURCE DATA_DIR MODEL LIMIT SEED DEVICE RESULTS
-#   make book LIVE=0                                      without the model in the page "Try your own sentence" (48 MB less)
+#   make book LIVE=0                                      without the model in the page "Try your own sentence" (84 MB less)
 #   make book TORCH=cpu                                   this build of torch: cpu, cuda, default (the package index's)
 #   make test WORKERS=4                                   with four processes instead of two
 #   make book PYTHON=/path/to/python                      with this interpreter (also 3.15 and later, untested)

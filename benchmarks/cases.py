@@ -30,8 +30,7 @@ from lrp_companion.metrics import pearson, perturbation_curve
 from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.sources import Dataset
-from lrp_companion.tape.batching import pad
-from lrp_companion.tape.encoder import Encoder
+from lrp_companion.tape.encoder import Encoder, pad
 from lrp_companion.toys.linear_attention import LinearAttention
 
 Row = dict[str, Any]

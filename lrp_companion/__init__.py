@@ -35,10 +35,11 @@ _HOME = {
     "invariance_gap": "metrics",
     "open_record": "lab.record",
     "interval": "lab.record",
+    "word_table": "lab.word_table",
     "token_heatmap": "show",
     **dict.fromkeys(importlib.import_module("lrp_companion.widgets").__all__, "widgets"),
     "Attribution": "attribution",
-    "Completion": "completion",
+    "Completion": "attribution",
     "Lattice": "schema",
     "ModelCard": "schema",
     "Protocol": "schema",
@@ -53,7 +54,7 @@ __all__ = [*sorted(_HOME), "__version__"]
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
-        from lrp_companion.extras import extra
+        from lrp_companion.checks import extra
 
         with extra(name):
             globals()[name] = getattr(importlib.import_module(f"lrp_companion.{_HOME[name]}"), name)

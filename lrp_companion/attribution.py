@@ -1,4 +1,4 @@
-"""The record of one explanation: scores by token, by word, by span; saved, copied, compared."""
+"""The record of one explanation, scores by token, by word, by span, and of a completion's tokens."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lrp_companion.arrays import bool_array, ranking, real_array
-from lrp_companion.checks import InputError, choose, shown
-from lrp_companion.extras import extra
-from lrp_companion.words import Span, readable, units_of
+from lrp_companion.checks import InputError, bool_array, choose, extra, ranking, real_array, shown
+from lrp_companion.words import Span, Units, readable, units_of
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 SITES = ("word", "word+position", "embedding")
 SITE_PARTS = {
@@ -50,12 +51,7 @@ class Record:
     """Frozen data class with arrays and read-only mappings; pickled, copied and compared by value."""
 
     def _typed(self, *mappings: str) -> None:
-        """Bring the fields into their types, in place; `mappings` are those besides `parts`.
-
-        Raises
-        ------
-        InputError : scores, parts, marks or offsets that are not one per token; as `real_array`.
-        """
+        """Bring the fields into their types, in place; `mappings` are those besides `parts`."""
         record: Any = self
         kind, tokens = type(self).__name__, tuple(record.tokens)
         arrays = {name: real_array(kind, name, part) for name, part in record.parts.items()}
@@ -94,11 +90,7 @@ class Record:
 
 
 def as_tuples(value: Any) -> Any:
-    """A choice or detail as a record has it: arrays and lists as tuples, numbers as Python's own.
-
-    >>> as_tuples({"nodes": np.array([0.5, 1.0]), 1: np.int64(3)})
-    {'nodes': (0.5, 1.0), '1': 3}
-    """
+    """A choice or detail as a record has it: arrays and lists as tuples, numbers as Python's own."""
     if isinstance(value, Mapping):
         return {str(key): one if type(one) in PLAIN else as_tuples(one) for key, one in value.items()}
     if isinstance(value, (np.ndarray, np.generic)):
@@ -197,7 +189,10 @@ class Attribution(Record):
         """
         of_text: dict[str, Any] = {"tokens": self.tokens, "text": self.text, "offsets": self.offsets}
         units = units_of("Attribution", spans, special=self.special, **of_text)
-        named = spans if isinstance(spans, str) else "span"
+        return self.over(units, spans if isinstance(spans, str) else "span")
+
+    def over(self, units: Units, named: str) -> Attribution:
+        """Sums over units of its tokens, which are called so."""
         return replace(
             self,
             tokens=units.names,
@@ -287,3 +282,96 @@ def _as_lists(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist()
     return [_as_lists(inner) for inner in value] if isinstance(value, tuple) else value
+
+
+class Completion(list[Attribution]):
+    """One record per token of a completion, each explained from all tokens before it; made by `attribute`.
+
+    The record of token t has a score for each token of the prompt and for the t - 1 tokens of the
+    completion before it (with another `unit`, for each unit of these).
+
+    >>> more = {"details": {"label": " film"}}
+    >>> first = Attribution(("a", " fine"), [0.5, 1.0], 7, 2.0, [False] * 2, "loo", **more)
+    >>> tokens, more = ("a", " fine", " film"), {"details": {"label": "."}}
+    >>> second = Attribution(tokens, [0.0, 0.25, 1.0], 3, 1.0, [False] * 3, "loo", **more)
+    >>> answer = Completion([first, second])
+    >>> answer.text, answer.sum().scores.tolist()
+    (' film.', [0.5, 1.25, 1.0])
+    """
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """The tokens of the completion, as text."""
+        return tuple(str(record.details["label"]) for record in self)
+
+    @property
+    def text(self) -> str:
+        """The completion, as it was given or written."""
+        return "".join(str(r.details.get("text", r.details["label"])) for r in self)
+
+    def table(self) -> xr.DataArray:
+        """The scores as a labelled array: token of the completion x token before it; NaN after it."""
+        import xarray
+
+        rows = np.full((len(self), len(self[-1].tokens)), np.nan)
+        for row, record in zip(rows, self, strict=True):
+            row[: len(record.scores)] = record.scores
+        axes = {"completion": list(self.tokens), "token": list(self[-1].pieces)}
+        return xarray.DataArray(rows, axes, ("completion", "token"), name=self[0].method)
+
+    def sum(self) -> Attribution:
+        """One map of the whole completion: the sum of its records, which explains the sum of what they
+        explain; its `logit` is the sum of their logits.
+        """
+        last = self[-1]
+
+        def total(of: Any) -> np.ndarray:
+            out = np.zeros(len(last.tokens))
+            for record in self:
+                values = of(record)
+                out[: len(values)] += values
+            return out
+
+        return replace(
+            last,
+            scores=total(lambda record: record.scores),
+            parts={name: total(lambda record, name=name: record.parts[name]) for name in last.parts},
+            logit=sum(record.logit for record in self),
+            choices={**last.choices, "summed over": "completion"},
+            details={**last.details, "label": self.text},
+        )
+
+    def to_json(self) -> str:
+        """All records as one line of JSON."""
+        return json.dumps([record.to_dict() for record in self], ensure_ascii=False, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Completion:
+        """Return the records from which `to_json` made this text."""
+        return cls([Attribution.from_dict(row) for row in json.loads(text)])
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Save as `.html` (click a token of the completion, or move to it with the arrow keys), `.svg`,
+        `.png` or `.pdf` (the sum, then a row for each token), or the records as `.json`.
+
+        Raises
+        ------
+        InputError : another ending, or a folder that does not exist.
+        """
+        with extra("Completion.save"):
+            from lrp_companion.show import export, tokens  # upward, as `Attribution.save`
+
+            kind = export.ending("Completion.save", path)
+            if kind == ".json":
+                export.write("Completion.save", path, (self.to_json() + "\n").encode())
+            elif kind == ".html":
+                from lrp_companion.widgets import TokenHeatmap
+
+                widget = TokenHeatmap(self)
+                widget.save(path)
+                widget.close()  # or it would when Python ends, without its modules
+            else:
+                tokens.token_heatmap(self).save(path)
+
+    def __repr__(self) -> str:
+        return f"Completion({self.text!r}, method={self[0].method!r}, tokens={len(self)})"

@@ -1,11 +1,12 @@
-"""The errors of the package, and checks of arguments that raise them. No other module is imported."""
+"""The errors of the package, and checks of arguments, arrays and optional packages that raise them."""
 
 from __future__ import annotations
 
 import math
 import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -92,11 +93,7 @@ def shown(value: object, longest: int = 80) -> str:
 
 
 def choose(operation: str, name: str, value: object, options: Sequence[str]) -> str:
-    """Return `value` if it is one of `options`; else raise `InputError`.
-
-    >>> choose("attribute", "site", "word", ("word", "embedding"))
-    'word'
-    """
+    """Return `value` if it is one of `options`; else raise `InputError`."""
     if isinstance(value, str) and value in options:
         return value
     raise InputError(
@@ -113,9 +110,6 @@ def whole(
     """Return `value` as an int if it is a whole number from `least` to `most`; else raise `InputError`.
 
     Here a boolean is not a number, and 2.0 is not a whole number.
-
-    >>> whole("attribute", "n_steps", 50, hint="try n_steps=50")
-    50
     """
     if is_whole(value) and least <= value and (most is None or value <= most):
         return int(value)
@@ -133,11 +127,7 @@ def is_whole(value: object) -> TypeGuard[int | np.integer]:
 
 
 def check_epsilon(operation: str, epsilon: float) -> float:
-    """Return the stabiliser of the rules as a float if it is finite and at least 0; else raise `InputError`.
-
-    >>> check_epsilon("attribute", 1e-6)
-    1e-06
-    """
+    """Return the stabiliser of the rules as a float if it is finite and at least 0; else `InputError`."""
     if 0 <= epsilon < math.inf:
         return float(epsilon)
     hint = "try epsilon=0.0, the exact rule, or 1e-6"
@@ -150,9 +140,6 @@ def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset
     """Return the layers as a set; raise `InputError` for any outside 1..count.
 
     Layers count from 1, as in the paper.
-
-    >>> sorted(check_layers("lrp", [3, 1], 12))
-    [1, 3]
     """
     chosen = set[int]()
     for layer in layers:  # one by one: a range may be endless
@@ -164,12 +151,95 @@ def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset
 
 
 def as_path(operation: str, name: str, given: str | os.PathLike[str]) -> Path:
-    """Return a path with `~` expanded; it need not exist. An empty one would name the working directory.
-
-    >>> as_path("run", "--out", "runs/first").name
-    'first'
-    """
+    """Return a path with `~` expanded; it need not exist. An empty one would name the working directory."""
     if not os.fspath(given).strip():
         hint = "name a file or a folder"
         raise InputError(operation, got=f"an empty {name}", expected="a path", hint=hint)
     return Path(given).expanduser()
+
+
+TIED = 1e-6
+"""Below this fraction of the largest a difference of scores is rounding of float32: it ranks nothing."""
+
+
+def real_array(operation: str, name: str, values: Any) -> np.ndarray:
+    """Return real numbers of any shape as float64; no text, complex numbers, dates or masked entries."""
+    return plain_array(operation, name, values).astype(np.float64)
+
+
+def bool_array(operation: str, name: str, values: Any) -> np.ndarray:
+    """Return booleans of any shape; numbers that are exactly 0 or 1 count as False and True."""
+    given = plain_array(operation, name, values)
+    if ((given == 0) | (given == 1)).all():
+        return given.astype(bool)
+    got, hint = f"{name} {shown(values)}", "compare first, such as scores > 0"
+    raise InputError(operation, got=got, expected="True or False for each", hint=hint)
+
+
+def plain_array(operation: str, name: str, values: Any) -> np.ndarray:
+    """Return numbers or booleans as an array of the type that they have; `InputError` as `real_array`."""
+    given = np.asarray(on_cpu(values))
+    if given.dtype.kind == "O":  # fractions; NumPy refuses what is no number
+        given = given.astype(np.float64)
+    if given.dtype.kind in "biuf" and not np.ma.is_masked(values):
+        return given
+    got, hint = f"{name} {shown(values)}", "pass a list or an array of numbers, none of them masked"
+    raise InputError(operation, got=got, expected="real numbers", hint=hint)
+
+
+def ranking(values: np.ndarray, *, tied: float = TIED, sizes: np.ndarray | None = None) -> np.ndarray:
+    """Indices from the largest value to the smallest; values that only rounding tells apart, closer than
+    `tied` of the largest size, stay in their order. With `sizes` each pair is held to the larger of its own.
+
+    >>> ranking(np.array([0.25, 1.0, -0.5, 1.0 + 1e-9])).tolist()
+    [1, 3, 0, 2]
+    """
+    order = np.argsort(-values, kind="stable")
+    sizes = np.full(len(values), np.abs(values).max(initial=0.0)) if sizes is None else sizes
+    steps = -np.diff(values[order]) > tied * np.maximum(sizes[order[:-1]], sizes[order[1:]])
+    level = np.zeros(len(values), dtype=np.intp)
+    level[order[1:]] = np.cumsum(steps)
+    return np.argsort(level, kind="stable")
+
+
+def on_cpu(values: Any) -> Any:
+    """A tensor where NumPy can read it, without its gradient; anything else as it is."""
+    if not callable(getattr(values, "detach", None)):
+        return values
+    tensor = values.detach().cpu()
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+EXTRAS = {
+    **dict.fromkeys(("docutils", "jupyter_book", "nbformat", "papermill", "sphinx"), "book"),
+    **dict.fromkeys(("datasets", "mlxtend", "pyarrow"), "data"),
+    **dict.fromkeys(("accelerate", "matplotlib", "PIL", "pooch", "scipy", "xarray"), "lab"),
+    **dict.fromkeys(("anywidget", "ipywidgets", "rjsmin", "traitlets"), "widgets"),
+    "captum": "ig",
+    "gguf": "gguf",
+    "wasmtime": "page",
+}
+"""Importable names and the extra of `pyproject.toml` that installs each."""
+
+
+@contextmanager
+def extra(operation: str) -> Iterator[None]:
+    """Turn a missing optional package into a one-line error that says how to install it.
+
+    >>> with extra("attribute"):
+    ...     raise ModuleNotFoundError("No module named 'captum'", name="captum.attr")
+    Traceback (most recent call last):
+    ...
+    lrp_companion.checks.SourceError: attribute: got no package captum; expected the extra [ig]. ...
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        name = EXTRAS[package]
+        hint = f'install it: pip install "lrp-companion[{name}]"'
+        raise SourceError(
+            operation, got=f"no package {package}", expected=f"the extra [{name}]", hint=hint
+        ) from None

@@ -24,6 +24,7 @@ from lrp_companion.cli_options import (
     either,
     explain_options,
     loaded,
+    registered,
     sources_options,
 )
 from lrp_companion.terminal import (
@@ -40,16 +41,10 @@ from lrp_companion.terminal import (
     visible,
 )
 
-OPTIONS = (
-    "target", "contrast", "site", "output", "epsilon", "bypass", "gate",
-    "positions", "removal", "baseline", "n_steps", "groups", "nodes", "exact", "correct", "budget",
-    "permutations", "seed",
-)  # fmt: skip
-
 
 def _explain(args: argparse.Namespace) -> None:
     begun(args)
-    from lrp_companion.methods import attribute
+    from lrp_companion.methods import METHODS, attribute, method_call
     from lrp_companion.show.export import ending
     from lrp_companion.show.tokens import completion_table, said, terminal_table
 
@@ -57,8 +52,11 @@ def _explain(args: argparse.Namespace) -> None:
     if args.out is not None:
         args.out = str(as_path("explain", "--out", args.out))
         ending("explain", args.out)
-    asked = {name: getattr(args, name) for name in OPTIONS} | {"truncate": args.truncate or None}
-    options: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    registered(args)
+    method, own = method_call(args.method)
+    known = {"target", "contrast", *(name for row in METHODS.values() for name in row.options)}
+    asked = {name: value for name, value in vars(args).items() if name in known and value is not None}
+    options: dict[str, Any] = asked | own | ({"truncate": True} if args.truncate else {})
     for name, other in (("completion", "write"), ("position", "word")):
         options |= either(args, "explain", name, other)
     clf = loaded(args.model, device=args.device, dtype=args.dtype)
@@ -67,7 +65,7 @@ def _explain(args: argparse.Namespace) -> None:
         options |= {name: _class(clf, options[name]) for name in ("target", "contrast") if name in options}
     (given,) = _as_read(clf, [text])
     texts = given if args.pair is None else (given, args.pair)
-    records = attribute(clf, texts, method=args.method, **options)
+    records = attribute(clf, texts, method=method, **options)
     record: Any = records if answers else records[0]
     if args.out is not None:
         if clf.reads_images:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import runpy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from lrp_companion.attribution import SITES
 from lrp_companion.checks import InputError
+from lrp_companion.registry import PACKAGE
 from lrp_companion.schema import REMOVALS, TARGET_CHOICES
 from lrp_companion.terminal import check_output
 
@@ -17,6 +19,7 @@ MODEL = "an embedded model, a folder (also of a PEFT adapter), or a hub id (defa
 POSITION = "position from 0 of the token whose classes are explained (token classification), or of the token "
 POSITION += "after which the next is explained (language model)"
 WORD = "the same by its word"
+RULES = "a Python file of yours, run first, that registers rule sets or methods (lrp.rule_set, lrp.method)"
 DATA_DIR = "folder with sst2/, imdb/ and mnist/ (default: LRP_COMPANION_DATA)"
 
 
@@ -32,11 +35,7 @@ class Command:
 
 
 def _layers(text: str) -> Iterable[int]:
-    """Layers such as `1,2,7-12`.
-
-    >>> list(_layers("1,7-9"))
-    [1, 7, 8, 9]
-    """
+    """Layers such as `1,2,7-12`."""
     ends = (part.partition("-") for part in text.split(","))
     ranges = [range(int(first), int(last or first) + 1) for first, _, last in ends]
     if not all(ranges):
@@ -57,10 +56,9 @@ def _of_model(add: Callable[..., Any]) -> None:
 def explain_options(add: Callable[..., Any]) -> None:
     text = 'the text, or "-" to read it from standard input; an image file if the model reads images'
     add("text", help=text)
-    text = (
-        "attnlrp (default), cp-lrp, pa-lrp, key-cut, lrp, loo, ig, gradient-x-input, rollout, mask-gradient"
-    )
-    add("--method", default="attnlrp", help=f"{text}, secant-mask-gradient, hybrid, sampled-loo, shapley")
+    text = ", ".join(row.name for row in PACKAGE)
+    text = f"{text} (default: attnlrp); with options of its own as METHOD:option=value:option=value"
+    add("--method", default="attnlrp", metavar="METHOD", help=text)
     _of_model(add)
     text = "class to explain: its label, or else its number from 0 (default: predicted)"
     add("--target", metavar="CLASS", help=text)
@@ -95,6 +93,7 @@ def explain_options(add: Callable[..., Any]) -> None:
     add("--permutations", type=int, help="random orders of the tokens of longer texts (method shapley)")
     text = "seed for random groups, tokens or orders (methods mask-gradient, hybrid, sampled-loo, shapley)"
     add("--seed", type=int, help=text)
+    add("--rules", metavar="FILE", help=RULES)
     add("--json", action="store_true", help="print the record as JSON")
     text = "also save a heat map as .html, .svg, .png or .pdf, or the record as .json"
     add("--out", metavar="FILE", help=text)
@@ -134,6 +133,12 @@ def begun(args: argparse.Namespace) -> None:
 
     locate(args.model)
     check_output()
+
+
+def registered(args: argparse.Namespace) -> None:
+    """Run the user's file of rule sets and methods, if one is named."""
+    if args.rules is not None:
+        runpy.run_path(args.rules)
 
 
 def either(args: argparse.Namespace, operation: str, name: str, other: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from lrp_companion.loading.compute import NEAR, as_recorded, gap
 from lrp_companion.loading.texts import places_read
 from lrp_companion.methods import attribute, layer_relevance
 from lrp_companion.methods.common import check_classifier, switch, to_numpy, watch
-from lrp_companion.methods.levels import LayerRelevance
+from lrp_companion.methods.lrp import LayerRelevance
 from lrp_companion.methods.perturbation import kept_logits
 from lrp_companion.metrics import agreement, bootstrap_mean
 from lrp_companion.schema import ModelCard

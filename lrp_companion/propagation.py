@@ -8,60 +8,26 @@ from `d output / d logits`, (B, C).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Protocol
+from collections.abc import Collection
 
 import torch
 from torch import Tensor
 
 from lrp_companion.checks import InputError
-from lrp_companion.tape.batching import budget
+from lrp_companion.tape.encoder import Tape, budget
 
 MEMORY = 2 << 30
 """Bytes that `all_masks` may use by default."""
 
 
-class _Map(Protocol):
-    def backward(self, g: Tensor, *, eps: float = 0.0) -> Tensor: ...
-
-
-class _Layer(Protocol):
-    def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor: ...
-
-    def backward_and_angles(
-        self, g: Tensor, *, bypass: bool, eps: float = 0.0
-    ) -> tuple[Tensor, tuple[Tensor, ...]]: ...
-
-    def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]: ...
-
-    @property
-    def working(self) -> int: ...
-
-
-class _Embedding(_Map, Protocol):
-    @property
-    def parts(self) -> dict[str, Tensor]: ...
-
-
-class Walkable(Protocol):
-    """The interface of a tape that can be walked backward."""
-
-    @property
-    def head(self) -> _Map: ...
-    @property
-    def layers(self) -> Sequence[_Layer]: ...
-    @property
-    def embedding(self) -> _Embedding: ...
-
-
-def relevance_parts(tape: Walkable, g: Tensor) -> dict[str, Tensor]:
+def relevance_parts(tape: Tape, g: Tensor) -> dict[str, Tensor]:
     """`R = a g` of every part of the embedding sum (word, position, type), each (..., B, T)."""
     # a sum hands each of its parts the same g (`rules.add`): a part's relevance is its own value times g
     return {name: (value * g).sum(-1) for name, value in tape.embedding.parts.items()}
 
 
 def all_masks(
-    tape: Walkable, start: Tensor, *, epsilon: float = 0.0, rows: int | None = None, memory: int = MEMORY
+    tape: Tape, start: Tensor, *, epsilon: float = 0.0, rows: int | None = None, memory: int = MEMORY
 ) -> dict[str, Tensor]:
     """Relevance parts under all 2**L masks, each (2**L, B, T).
 
@@ -100,7 +66,7 @@ def all_masks(
     return out
 
 
-def masks_at_once(tape: Walkable, g: Tensor, memory: int) -> int:
+def masks_at_once(tape: Tape, g: Tensor, memory: int) -> int:
     """How many masks `all_masks` may carry back together: a power of two.
 
     This keeps the processor busy within `memory` bytes, which hold the results, one waiting block per layer,
@@ -123,7 +89,7 @@ def masks_at_once(tape: Walkable, g: Tensor, memory: int) -> int:
     return 1 << max(1, min(fitting, busy)).bit_length() - 1
 
 
-def _embedding_weights(tape: Walkable, g: Tensor, epsilon: float) -> dict[str, Tensor]:
+def _embedding_weights(tape: Tape, g: Tensor, epsilon: float) -> dict[str, Tensor]:
     """The weights w of each part, (B, T, D), with `R = w . g` for g at the first layer's input.
 
     Relevance is linear in g and the embeddings are mapped token by token, so one backward step of the rule
@@ -139,7 +105,7 @@ def _embedding_weights(tape: Walkable, g: Tensor, epsilon: float) -> dict[str, T
 
 
 def some_masks(
-    tape: Walkable, start: Tensor, masks: Collection[frozenset[int]], *, epsilon: float = 0.0
+    tape: Tape, start: Tensor, masks: Collection[frozenset[int]], *, epsilon: float = 0.0
 ) -> dict[frozenset[int], dict[str, Tensor]]:
     """Relevance parts under each of these masks (sets of bypassed layers, from 1), each (B, T).
 
@@ -163,13 +129,12 @@ def some_masks(
 
 
 def parts_and_angles(
-    tape: Walkable, start: Tensor, mask: Collection[int], *, epsilon: float = 0.0
+    tape: Tape, start: Tensor, mask: Collection[int], *, epsilon: float = 0.0
 ) -> tuple[dict[str, Tensor], list[Tensor]]:
     """Relevance parts under one mask, each (B, T), and the relevance of rotations, from the last layer down:
     (B, T) at the cosines and at the sines of each layer whose angles are factors.
     """
     g, at_angles = tape.head.backward(start, eps=epsilon), list[Tensor]()
     for number in range(len(tape.layers), 0, -1):
-        g, of_layer = tape.layers[number - 1].backward_and_angles(g, bypass=number in mask, eps=epsilon)
-        at_angles += of_layer
+        g = tape.layers[number - 1].backward(g, bypass=number in mask, eps=epsilon, at_angles=at_angles)
     return relevance_parts(tape, tape.embedding.backward(g, eps=epsilon)), at_angles

@@ -171,11 +171,7 @@ def forget(name: str) -> None:
 
 
 def method_named(name: str) -> Method:
-    """Return the entry of a method; for an unregistered one, only its name.
-
-    >>> method_named("cp-lrp").label, method_named("mine").label
-    ('CP-LRP', 'mine')
-    """
+    """Return the entry of a method; for an unregistered one, only its name."""
     return METHODS.get(name) or Method(name, name, float("nan"))
 
 

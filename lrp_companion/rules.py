@@ -8,7 +8,7 @@ call it a modified gradient.
 
 Equation numbers are those of You et al. 2025 (arXiv 2510.18810). `eps` is the stabiliser of Eq. (1), (3) and
 (4). Each rule multiplies the `g` that arrives at its output by `stabiliser(output, eps)`, which is
-`z / (z + eps sign z)`.
+`z / (z + eps sign z)`; without epsilon it leaves out this pass over memory.
 """
 
 from __future__ import annotations
@@ -96,11 +96,6 @@ def stabiliser(z: Tensor, eps: float) -> Tensor | float:
     return size / (size + eps)
 
 
-def _stabilised(g: Tensor, z: Tensor, eps: float) -> Tensor:
-    """Return `s_eps(z) g`; without epsilon `g` itself, which saves a pass over memory in every rule."""
-    return g if eps == 0 else stabiliser(z, eps) * g
-
-
 def _transposed_product(a: Tensor, g: Tensor) -> Tensor:
     """`a^T g` over the last two axes.
 
@@ -130,7 +125,7 @@ def linear(g_z: Tensor, weight: Tensor, z: Tensor, *, eps: float = 0.0) -> Tenso
     """
     # R_i = sum_j x_i W_ji / (z_j + eps sign z_j) R_j. Put R_j = z_j g_j and R_i = x_i g_i: x_i cancels, and
     # z_j / (z_j + eps sign z_j) is the stabiliser. (..., out) @ (out, in); b is in z only and keeps b_j g_j.
-    return _stabilised(g_z, z, eps) @ weight
+    return (stabiliser(z, eps) * g_z if eps else g_z) @ weight
 
 
 @rule(
@@ -148,7 +143,7 @@ def add(g_z: Tensor, z: Tensor, *, eps: float = 0.0) -> Tensor:
     [0.5, 0.75]
     """
     # R_x = x / (z + eps sign z) R_z, and the same for y: as if by two maps with weight 1
-    return _stabilised(g_z, z, eps)
+    return stabiliser(z, eps) * g_z if eps else g_z
 
 
 @rule(
@@ -200,7 +195,7 @@ def matmul(
     [1.5, 1.0]
     """
     # R_ji = sum_m a_ji b_im / (2 o_jm + eps sign o_jm) R_jm: the 2 is the half, and leaves eps / 2 beside o
-    g = _stabilised(g_o, o, eps / 2)
+    g = stabiliser(o, eps / 2) * g_o if eps else g_o
     # g_a: (..., n, m) @ (..., m, k); g_b: (..., k, n) @ (..., n, m). `a` may be attention,
     # the largest of all, so what is scaled is its product: in place, as it is new
     return g @ (shares[0] * b.mT), _transposed_product(a, g).mul_(shares[1])
@@ -248,7 +243,7 @@ def attention_values(g_o: Tensor, a: Tensor, o: Tensor, *, eps: float = 0.0) -> 
     """
     # `a` in place of weights, so there is one factor and no half: with a half here, half of the relevance
     # would be lost in every layer
-    return _transposed_product(a, _stabilised(g_o, o, eps))
+    return _transposed_product(a, stabiliser(o, eps) * g_o if eps else g_o)
 
 
 @rule(
@@ -269,7 +264,7 @@ def layer_norm(g_y: Tensor, gamma: Tensor, sd: Tensor, y: Tensor, *, eps: float 
     [0.5, -0.5]
     """
     # y - beta = gamma P x / sd with P = I - 11^T/n, which is symmetric: the transpose is P (gamma / sd)
-    h = _stabilised(g_y, y, eps) * (gamma / sd)
+    h = (stabiliser(y, eps) * g_y if eps else g_y) * (gamma / sd)
     # P h, in place: `h` is new
     return h.sub_(h.mean(-1, keepdim=True))
 
@@ -293,7 +288,7 @@ def rms_norm(g_y: Tensor, gamma: Tensor, rms: Tensor, y: Tensor, *, eps: float =
     [1.5, 1.0]
     """
     # no mean to subtract: a diagonal map, which is its own transpose
-    return _stabilised(g_y, y, eps) * (gamma / rms)
+    return (stabiliser(y, eps) * g_y if eps else g_y) * (gamma / rms)
 
 
 @rule(
@@ -318,7 +313,7 @@ def rotation(g_y: Tensor, cos: Tensor, sin: Tensor, y: Tensor, *, eps: float = 0
     [3.0, -1.0]
     """
     # the transpose of `turn` is `-turn`
-    g = _stabilised(g_y, y, eps)
+    g = stabiliser(y, eps) * g_y if eps else g_y
     return g * cos - turn(g * sin)
 
 
@@ -394,7 +389,7 @@ def gated(
     [1.5, 1.0]
     """
     # `matmul` without a sum: R_a = 1/2 a u g, of which g_a is the rest without a
-    g = _stabilised(g_h, h, eps / 2)
+    g = stabiliser(h, eps / 2) * g_h if eps else g_h
     return (u * g).mul_(shares[0]), (a * g).mul_(shares[1])
 
 
@@ -421,9 +416,9 @@ def gated_from_the_right(
     >>> [g.item() for g in gated_from_the_right(one, 2 * one, 3 * one, 6 * one, 3 * one)]
     [2.25, 0.5]
     """
-    g = _stabilised(g_h, h, eps / 2)
+    g = stabiliser(h, eps / 2) * g_h if eps else g_h
     # h = z p hands p the half g z / 2, which p = sigma u halves again: a quarter each
-    inner = _stabilised(g, p, eps / 2)
+    inner = stabiliser(p, eps / 2) * g if eps else g
     # relevance of z: its 1/2 a u g, and sigma's 1/4 a u inner; divided by a = sigma z this is g_a
     return 0.5 * u * (g + 0.5 * inner), 0.25 * a * inner
 
@@ -448,7 +443,7 @@ def gated_flat(g_h: Tensor, a: Tensor, u: Tensor, h: Tensor, *, eps: float = 0.0
     >>> [round(g.item(), 4) for g in gated_flat(one, 2 * one, 3 * one, 6 * one)]
     [2.0, 0.6667]
     """
-    g = _stabilised(g_h, h, eps / 3)
+    g = stabiliser(h, eps / 3) * g_h if eps else g_h
     # the thirds of z and of sigma, which passes its own to z, are both at the gate
     return 2 / 3 * u * g, a * g / 3
 
@@ -471,7 +466,7 @@ def gated_values(g_h: Tensor, a: Tensor, h: Tensor, *, eps: float = 0.0) -> Tens
     [2.0]
     """
     # `a` in place of weights: Eq. (1), no half
-    return a * _stabilised(g_h, h, eps)
+    return a * (stabiliser(h, eps) * g_h if eps else g_h)
 
 
 @rule(

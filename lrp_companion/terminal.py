@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from lrp_companion.checks import CompanionError
-from lrp_companion.extras import extra
+from lrp_companion.checks import CompanionError, extra
 
 DONE, READER_GONE, BAD_INPUT, FAULT, STOPPED = 0, 1, 2, 3, 130
 BROKEN = 1
@@ -108,11 +107,7 @@ def complain(text: str) -> None:
 
 
 def ended(work: Callable[[], Any]) -> int:
-    """Do the work and return the exit code, with one line on standard error unless it is 0.
-
-    >>> ended(lambda: None)
-    0
-    """
+    """Do the work and return the exit code, with one line on standard error unless it is 0."""
     code = DONE
     try:
         with _terminated_like_ctrl_c():

@@ -223,7 +223,7 @@ def frames(page: Any, count: int) -> None:
 def resize(page: Any, width: int, height: int) -> None:
     """Give a page another size, and the time to lay itself out: a wide table turns into a list."""
     page.set_viewport_size({"width": width, "height": height})
-    frames(page, 30)
+    frames(page, 12)
 
 
 def becomes(page: Any, read: Callable[[], Any], wanted: Any) -> None:

@@ -18,29 +18,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 FAMILIES = (
-    "bert",
-    "roberta",
-    "xlm-roberta",
-    "camembert",
-    "mpnet",
-    "electra",
-    "distilbert",
-    "albert",
-    "deberta-v2",
-    "modernbert",
-    "gpt2",
-    "gpt_neox",
-    "llama",
-    "mistral",
-    "phi3",
-    "qwen2",
-    "qwen3",
-    "gemma2",
-    "gemma3_text",
-    "gemma3",
-    "vit",
-    "deit",
-)
+    "bert", "roberta", "xlm-roberta", "camembert", "mpnet", "electra", "distilbert", "albert",
+    "deberta-v2", "modernbert", "gpt2", "gpt_neox", "llama", "mistral", "phi3", "qwen2", "qwen3",
+    "gemma2", "gemma3_text", "gemma3", "vit", "deit",
+)  # fmt: skip
 CLASSES, PAIRS, IMAGES = "classes of a text", "classes of a pair", "classes of an image"
 NEXT, MASKED, PLACE, ONE = "next token", "masked token", "classes of a token", "one output"
 LRP, EVERY = "AttnLRP, CP-LRP, layers bypassed", "every method"

@@ -9,6 +9,7 @@ error that says what is wrong with the input, ours or a library's (`REFUSALS`); 
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import math
@@ -31,11 +32,14 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from PIL import Image
 from plain_values import COMPARED, FAMILIES, Plain, compare, explained, near
-from tiny_models import build
+from tiny_models import build, reviews
 
 import lrp_companion as lrp
 from lrp_companion.attribution import SITES
 from lrp_companion.cli import main as command_line
+from lrp_companion.lab.execute import execute
+from lrp_companion.lab.load import load_run
+from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.methods import METHODS, options_of
 from lrp_companion.methods.common import targets_of
 from lrp_companion.schema import MAP_CHOICES, REMOVALS, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
@@ -157,6 +161,7 @@ def record(scores: Any = (0.1, -0.2)) -> lrp.Attribution:
     return lrp.Attribution(("[CLS]", "fine"), list(scores), 1, 2.5, [True, False], "loo")
 
 
+REVIEWS = reviews(["A film of rare grace", "the plot , the film", "a dull film"])
 KEEPS: st.SearchStrategy[Any] = st.sampled_from(
     [[0.5], [math.nan], ["False"], [2], [None], [1j], [True], [0], np.ma.array([True], mask=[True]), [[1]]]
 )
@@ -225,6 +230,14 @@ def subjects(model: Path) -> dict[str, Subject]:
     pair = {"a": NUMBERS, "b": NUMBERS}
     bootstrap = {"resamples": st.integers(1, 50), "level": st.floats(0.5, 0.9), "seed": st.integers(0, 3)}
     target = {"target": st.sampled_from([None, 0, 1])}
+
+    @functools.cache
+    def run_of_words() -> Any:
+        lean: dict[str, Any] = {"masks": "none", "curves": False, "keep_maps": True}
+        execute(
+            TextJobs(clf, REVIEWS, methods=["attnlrp", "cp-lrp"], **lean), folder / "words", progress=False
+        )
+        return load_run(folder / "words")
 
     def attributed(family: Any, inputs: Any, **given: Any) -> Any:
         one, plain = several.get(family, (clf, usual))
@@ -337,9 +350,17 @@ def subjects(model: Path) -> dict[str, Subject]:
         "bootstrap_mean": Subject(lrp.bootstrap_mean, is_interval, {"values": NUMBERS}, bootstrap),
         "interval": Subject(lrp.interval, is_interval, {"values": NUMBERS}),
         "open_record": Subject(
-            lambda name: lrp.open_record(name, results=RESULTS), lambda kept: len(repr(kept)) < 99,
+            lambda name: lrp.open_record(name, results=RESULTS), lambda kept: "\n" not in repr(kept),
             {"name": st.sampled_from(["maps/sst2-companion", "shapley/*", "embedding-shift/companion"])},
             share=0.2,
+        ),
+        "word_table": Subject(
+            lambda **given: lrp.word_table(run_of_words(), REVIEWS, clf, **given),
+            lambda words: (words["count"] >= words["texts"]).all() and words.index.is_unique,
+            {"least": st.integers(1, 3)},
+            target | {"methods": st.sampled_from([None, [], ["cp-lrp"]]), "site": options["site"],
+                      "map": st.sampled_from(MAP_CHOICES), "cased": st.booleans(), "by": just("loo"),
+                      "top": st.integers(1, 4)}, share=0.2,
         ),
         "paired_difference": Subject(lrp.paired_difference, is_interval, pair, bootstrap),
         "conservation_gap": Subject(

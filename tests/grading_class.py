@@ -1,12 +1,15 @@
-"""A made class of 25 that hands in `e1_products`: what each did, and how many of three points it earns."""
+"""A made class that hands in `e1_products`: what each did, and how many of three points it earns."""
 
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
+from browsing import ROOT
 
 ASSIGNMENT = "e1_products"
 DUE = "2026-03-01 12:00:00 UTC"
@@ -34,6 +37,21 @@ def loo(values):
 """
 Notebook = nbformat.NotebookNode
 Change = Callable[[Notebook], None]
+
+
+def with_numpy_alone(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a process that finds NumPy and what is in a folder, and nothing else."""
+    alone = f"""
+import sys
+class NumpyAlone:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in sys.stdlib_module_names and top not in ("numpy", "lrp_exercises"):
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, NumpyAlone())
+sys.path[:] = [{str(folder)!r}, *(of for of in sys.path if not of.endswith(("book", "tests", {str(ROOT)!r})))]
+"""
+    return subprocess.run([sys.executable, "-c", alone + code], capture_output=True, text=True, cwd=folder)
 
 
 def cell(notebook: Notebook, grade_id: str) -> Notebook:
@@ -93,6 +111,30 @@ def bare(notebook: Notebook) -> None:
             one.metadata.nbgrader["schema_version"] = 1
 
 
+def without(*ids: str) -> Change:
+    """No cells of these names."""
+
+    def change(notebook: Notebook) -> None:
+        kept = [one for one in notebook.cells if one.metadata.get("nbgrader", {}).get("grade_id") not in ids]
+        notebook.cells = kept
+
+    return change
+
+
+def renamed(notebook: Notebook) -> None:
+    """A test under another name, one as text, and one that is gone with its function and the imports."""
+    cell(notebook, "product-rule").metadata.nbgrader["grade_id"] = "mine"
+    cell(notebook, "product-loo").cell_type = "raw"
+    without("text-02", "grouped-product", "grouped-product-function")(notebook)
+
+
+def other(notebook: Notebook) -> None:
+    """The notebook of another assignment, under this one's name."""
+    for one in notebook.cells:
+        settings = one.metadata.get("nbgrader", {})
+        settings["grade_id"] = settings["grade_id"].replace("product", "softmax")
+
+
 NOTHING = "def product_rule(a, b, relevance):\n    return None\n"
 MY_RULE = RULE.replace("product_rule", "my_rule")
 XY_RULE = "def product_rule(x, y, R):\n    return R / 2, R / 2\n"
@@ -118,13 +160,16 @@ CLASS: dict[str, tuple[str, Change | None, float | None]] = {
     "s16": ("a copied cell", then(answers(), twice), 3),
     "s17": ("another rule, None, a list", answers(rule=NOTHING, shares=SHARES.replace("len(node)", "2")), 1),
     "s18": ("right on check's own numbers alone", answers(loo=KNOWN), 2),
-    "s19": ("saved without metadata", then(answers(), bare), None),
+    "s19": ("saved without metadata", then(answers(), bare), 3),
     "s20": ("broken: not JSON", answers(), None),
     "s21": ("broken: never ends", answers(loo="def loo(values):\n    while True:\n        pass\n"), 2),
     "s22": ("broken: kills its kernel", then(answers(), first("import os\nos._exit(0)")), None),
     "s23": ("hostile: a check that always passes", then(first(FAKE), last(FAKE)), 0),
     "s24": ("hostile: rewrites the tests and their points", forged, 0),
     "s25": ("broken: the file has another name", answers(), None),
+    "s26": ("tests deleted, renamed, as text; a function retyped", then(answers(), renamed, last(SHARES)), 3),
+    "s27": ("no cells", lambda notebook: notebook.cells.clear(), 0),
+    "s28": ("another assignment", then(answers(), other), None),
 }
 
 
@@ -141,7 +186,8 @@ def hand_in(course: Path, student: str, change: Change, when: str) -> Path:
 
 
 def hand_in_all(course: Path) -> None:
-    """All 25; s04's first, wrong notebook is there, its second is handed in later."""
+    """Everybody, and one under a mistyped name; s04's second notebook, which is right, is handed in later."""
+    hand_in(course, "s5O", answers(), IN_TIME)
     for student, (what, change, _) in CLASS.items():
         if change is None:
             if "folder" in what:

@@ -22,7 +22,7 @@ ROOMS = {
     "families": ("families",),
     "methods, registry": ("methods", "registry.py", "__init__.py"),
     "records, words, schema, checks": (
-        "attribution.py", "completion.py", "words.py", "schema.py", "checks.py", "arrays.py", "extras.py",
+        "attribution.py", "words.py", "schema.py", "checks.py",
     ),
     "loading": ("loading",),
     "sources": ("sources", "data.py"),

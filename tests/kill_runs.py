@@ -195,7 +195,7 @@ def review_jobs(model: Path, limit: int = 3) -> Jobs:
 
 def digit_jobs(limit: int = 2) -> Jobs:
     """A small run on drawn digits: two nets."""
-    from lrp_companion.lab.digit_jobs import MnistJobs
+    from lrp_companion.lab.digit_invariance import MnistJobs
 
     draw = np.random.default_rng(0)
     images, labels = draw.random((24, 14, 14)), np.arange(24) % 10

@@ -27,29 +27,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 WORKERS = int(os.environ.get("WORKERS", min(4, os.cpu_count() or 1)))
 FAMILIES = (
-    "albert",
-    "bert",
-    "camembert",
-    "deberta_v2",
-    "deit",
-    "distilbert",
-    "electra",
-    "gemma",
-    "gemma2",
-    "gemma3",
-    "gpt2",
-    "gpt_neox",
-    "llama",
-    "mistral",
-    "modernbert",
-    "mpnet",
-    "phi3",
-    "qwen2",
-    "qwen3",
-    "roberta",
-    "vit",
-    "xlm_roberta",
-)
+    "albert", "bert", "camembert", "deberta_v2", "deit", "distilbert", "electra", "gemma", "gemma2",
+    "gemma3", "gpt2", "gpt_neox", "llama", "mistral", "modernbert", "mpnet", "phi3", "qwen2", "qwen3",
+    "roberta", "vit", "xlm_roberta",
+)  # fmt: skip
 WARM = [  # imported once, before anything of the package; each mutant then runs in a fork
     "_hypothesis_pytestplugin",
     "anywidget",
@@ -133,17 +114,17 @@ pa_lrp = of("methods/lrp.py", "test_pre_norm.py")
 parts = of("families/wiring.py", "test_pre_norm.py")
 wired = of("families/wiring.py", "test_encoder.py")
 families = of("families/pre_norm.py", "test_pre_norm.py")
-packed_order = of("tape/packed_layer.py", "test_pre_norm.py")
-rows_order = of("tape/rows.py", "test_pre_norm.py")
-mean_read = of("families/mean_pooled.py", "test_pre_norm.py")
-meter = of("methods/levels.py", "test_model_check.py")
+packed_order = of("tape/packed.py", "test_pre_norm.py")
+rows_order = of("tape/packed.py", "test_pre_norm.py")
+mean_read = of("families/sentences.py", "test_pre_norm.py")
+meter = of("methods/lrp.py", "test_model_check.py")
 read_place = of("tape/encoder.py", "test_tasks.py")
 removed_place = of("methods/perturbation.py", "test_tasks.py")
 read_mask = of("loading/texts.py", "test_tasks.py")
 model_check = of("model_check.py", "test_model_check.py")
 walk = of("propagation.py", "test_propagation.py")
 image = of("toys/linear_attention.py", "test_linear_attention.py")
-product = of("toys/product.py", "test_product.py")
+product = of("toys/__init__.py", "test_product.py")
 faith = of("metrics/faithfulness.py", "test_metrics.py")
 axiom = of("metrics/axioms.py", "test_metrics.py")
 statistic = of("metrics/statistics.py", "test_metrics.py")
@@ -152,7 +133,7 @@ words = of("words.py", "test_words.py")
 attribution = of("attribution.py", "test_attribution.py")
 resampled = of("metrics/statistics.py", "test_boards.py")
 masks = of("masks.py", "test_masks.py")
-levels = of("methods/levels.py", "test_levels.py")
+levels = of("methods/lrp.py", "test_levels.py")
 ENGINE_MAPS = "test_browser_engine.py::test_every_map_is_pythons_on_the_same_weights"
 ENGINE_MASKS = "test_browser_engine.py::test_masks_and_half_open_layers_are_the_lattices"
 AT_SITES = "test_text_methods.py::test_lrp_equals_the_modified_gradient_at_every_site"
@@ -200,34 +181,33 @@ def followed(name: str, old: str, new: str, *, file: str = "loading/comparison.p
 
 soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
 kept = of("tape/attention.py", "test_mask_gradient.py")
-hybrid = of("methods/hybrid.py", "test_hybrid.py")
-shapley = of("methods/shapley.py", "test_shapley.py")
+hybrid = of("methods/mask_gradient.py", "test_hybrid.py")
+shapley = of("methods/perturbation.py", "test_shapley.py")
 symmetry = of("families/symmetries.py", "test_symmetries.py")
 moves = of("invariance.py", "test_symmetries.py")
 counts = of("schema.py", "test_grid.py")
 names = of("methods/__init__.py", "test_method_options.py::TestNames")
-packed, packed_rows, packed_layer = (
-    of(f"tape/{name}.py", "test_packed.py") for name in ("packed", "rows", "packed_layer")
-)
+packed = of("tape/packed.py", "test_packed.py")
 beginning = of("methods/perturbation.py", "test_packed.py")
 answer = of("methods/completion.py", "test_completion.py")
 ANSWERS = "test_completion.py::test_"
 answers = of("methods/perturbation.py", "test_completion.py")
 together = of("methods/common.py", "test_completion.py")
-step = of("toys/softmax_step.py", "test_softmax_step.py")
+step = of("toys/__init__.py", "test_softmax_step.py")
 lattice = of("schema.py", "test_propagation.py", "test_text_methods.py")
 text = of("methods/lrp.py", "test_text_methods.py")
-rollout = of("methods/rollout.py", "test_text_methods.py")
+rollout = of("methods/gradient.py", "test_text_methods.py")
 gradient = of("methods/gradient.py", "test_text_methods.py")
 output = of("methods/common.py", "test_text_methods.py")
-batch = of("tape/batching.py", "test_encoder.py")
+batch = of("tape/encoder.py", "test_encoder.py")
 grid = of("metrics/grid.py", "test_grid.py")
 folder = of("lab/folder.py", "test_run_folder.py")
-own, classes = (of(f"sources/{name}.py", "test_own_data.py") for name in ("own_data", "dataset"))
+own, classes = (of(f"sources/{name}.py", "test_own_data.py") for name in ("data_sets", "dataset"))
 terminal = of("terminal.py", "test_terminal.py")
 compute = of("loading/compute.py", "test_compute.py")
 answer_jobs = of("lab/answer_jobs.py", "test_answer_runs.py")
 answer_run = of("lab/load.py", "test_answer_runs.py")
+word_table = of("lab/word_table.py", "test_word_table.py")
 
 # fmt: off
 
@@ -262,25 +242,26 @@ MUTATIONS: list[Mutation] = [
     rule("stabiliser left out", "return size / (size + eps)", "return size / size"),
     rule("stabiliser unsigned", "size = z.abs()", "size = z"),
     rule("stabiliser not 1 without epsilon", "        return 1.0", "        return 0.999"),
-    rule("linear: no stabiliser", "return _stabilised(g_z, z, eps) @ weight", "return g_z @ weight"),
-    rule("linear: sign", "return _stabilised(g_z, z, eps) @ weight",
-         "return -_stabilised(g_z, z, eps) @ weight"),
-    rule("linear: all contributions positive", "_stabilised(g_z, z, eps) @ weight",
-         "_stabilised(g_z, z, eps) @ weight.abs()"),
-    rule("add: no stabiliser", "return _stabilised(g_z, z, eps)\n\n\n@rule", "return g_z\n\n\n@rule"),
+    rule("linear: no stabiliser", "return (stabiliser(z, eps) * g_z if eps else g_z) @ weight",
+         "return g_z @ weight"),
+    rule("linear: sign", "g_z if eps else g_z) @ weight", "-g_z if eps else -g_z) @ weight"),
+    rule("linear: all contributions positive", "if eps else g_z) @ weight",
+         "if eps else g_z) @ weight.abs()"),
+    rule("add: no stabiliser", "return stabiliser(z, eps) * g_z if eps else g_z\n\n\n@rule",
+         "return g_z\n\n\n@rule"),
     rule("matmul: first factor not halved", "g @ (shares[0] * b.mT)", "g @ (2 * shares[0] * b.mT)"),
     rule("matmul: second factor not halved", "_transposed_product(a, g).mul_(shares[1])",
          "_transposed_product(a, g).mul_(2 * shares[1])"),
     rule("matmul: shares swapped",
           "g @ (shares[0] * b.mT), _transposed_product(a, g).mul_(shares[1])",
           "g @ (shares[1] * b.mT), _transposed_product(a, g).mul_(shares[0])"),
-    rule("matmul: epsilon where the paper has half of it", "_stabilised(g_o, o, eps / 2)",
-         "_stabilised(g_o, o, eps)"),
-    rule("matmul: no stabiliser", "_stabilised(g_o, o, eps / 2)", "g_o"),
-    rule("attention values: halved (a known trap)", "return _transposed_product(a, _stab",
-         "return 0.5 * _transposed_product(a, _stab"),
-    rule("attention values: half of epsilon", "(a, _stabilised(g_o, o, eps))",
-         "(a, _stabilised(g_o, o, eps / 2))"),
+    rule("matmul: epsilon where the paper has half of it", "g = stabiliser(o, eps / 2)",
+         "g = stabiliser(o, eps)"),
+    rule("matmul: no stabiliser", "g = stabiliser(o, eps / 2) *", "g ="),
+    rule("attention values: halved (a known trap)", "return _transposed_product(a, stab",
+         "return 0.5 * _transposed_product(a, stab"),
+    rule("attention values: half of epsilon", "(a, stabiliser(o, eps)",
+         "(a, stabiliser(o, eps / 2)"),
     rule("softmax: sum forgotten", "return r_a.addcmul_(a, r_a.sum(-1, keepdim=True), value=-1)",
          "return r_a"),
     rule("softmax: sum unweighted", "a, r_a.sum(-1, keepdim=True)", "a, g_a.sum(-1, keepdim=True)"),
@@ -288,7 +269,7 @@ MUTATIONS: list[Mutation] = [
     rule("layer norm: mean forgotten", "return h.sub_(h.mean(-1, keepdim=True))", "return h"),
     rule("layer norm: gamma forgotten", "* (gamma / sd)", "* (1 / sd)"),
     rule("layer norm: sd forgotten", "* (gamma / sd)", "* gamma"),
-    rule("layer norm: no stabiliser", "h = _stabilised(g_y, y, eps) *", "h = g_y *"),
+    rule("layer norm: no stabiliser", "h = (stabiliser(y, eps) * g_y if eps else g_y) *", "h = g_y *"),
     rule("elementwise: no limit at zero", "masked_fill_(z == 0, at_zero)", "masked_fill_(z == 0, 0.0)"),
     # the wiring of one layer
     layer_block("bypass the other way round", "if bypass:", "if not bypass:"),
@@ -300,12 +281,12 @@ MUTATIONS: list[Mutation] = [
     layer_block("children with epsilon alike",
           "return self._entering(both, around, eps), self._entering(values, around, eps)",
           "return self._entering(values, around, eps), self._entering(values, around, eps)"),
-    layer_block("residual around the feed-forward forgotten", "eps=eps), eps).add_(g)", "eps=eps), eps)"),
+    layer_block("residual around the feed-forward forgotten", "eps).add_(g)", "eps)"),
     layer_block("residual around the attention forgotten",
-          "return self._entering(self.attend.values_only(g_read, eps), around, eps), ()",
-          "return self._entering(self.attend.values_only(g_read, eps), 0 * around, eps), ()"),
+          "return self._entering(self.attend.values_only(g_read, eps), around, eps)",
+          "return self._entering(self.attend.values_only(g_read, eps), (0 * around[0], None), eps)"),
     attention("scale of the scores forgotten on the way back",
-              "g_query.mul_(self.wiring.scale_of(g_query.shape[-1]))", "g_query"),
+              "g_query.mul_(self.scale)", "g_query"),
     attention("query path forgotten", "self.context.add(at_key, at_query)", "at_key"),
     layer_block("first sum not stabilised",
           "rules.add(through(self.attention_norm, around, eps), self.first_sum, eps=eps)",
@@ -331,42 +312,38 @@ MUTATIONS: list[Mutation] = [
     tokenwise("slope at zero always 1", "autograd.grad(activation(zero.clone()), zero)[0].item()",
           "autograd.grad(zero * 1.0, zero)[0].item()"),
     # families with norms before their branches
-    rule("RMSNorm: gamma forgotten", "return _stabilised(g_y, y, eps) * (gamma / rms)",
-         "return _stabilised(g_y, y, eps) / rms"),
+    rule("RMSNorm: gamma forgotten", "(gamma / rms)", "(1 / rms)"),
     rule("RMSNorm: no stabiliser",
-         "return _stabilised(g_y, y, eps) * (gamma / rms)",
+         "return (stabiliser(y, eps) * g_y if eps else g_y) * (gamma / rms)",
          "return g_y * (gamma / rms)"),
     rule("rotation: turned the same way back",
          "return g * cos - turn(g * sin)",
          "return g * cos + turn(g * sin)"),
     rule("rotation: no stabiliser",
-         "g = _stabilised(g_y, y, eps)\n    return g * cos",
+         "g = stabiliser(y, eps) * g_y if eps else g_y\n    return g * cos",
          "g = g_y\n    return g * cos"),
     rule("gated: factors swapped", "return (u * g).mul_(shares[0]), (a * g).mul_(shares[1])",
          "return (a * g).mul_(shares[0]), (u * g).mul_(shares[1])"),
     rule("gated: not halved", "return (u * g).mul_(shares[0]), (a * g).mul_(shares[1])",
          "return u * g, a * g"),
-    rule("gated: epsilon not halved", "g = _stabilised(g_h, h, eps / 2)\n    return (u",
-         "g = _stabilised(g_h, h, eps)\n    return (u"),
-    rule("gated from the right: the inner product keeps all", "inner = _stabilised(g, p, eps / 2)",
-         "inner = 2 * _stabilised(g, p, eps / 2)"),
+    rule("gated: epsilon not halved", "g = stabiliser(h, eps / 2) * g_h if eps else g_h\n    return (u",
+         "g = stabiliser(h, eps) * g_h if eps else g_h\n    return (u"),
+    rule("gated from the right: the inner product keeps all", "(g + 0.5 * inner), 0.25 * a * inner",
+         "(g + inner), 0.5 * a * inner"),
     rule("gated flat: the gate gets a third", "return 2 / 3 * u * g, a * g / 3",
          "return u * g / 3, a * g / 3"),
     rule("gate held: halved",
-         "return a * _stabilised(g_h, h, eps)",
-         "return 0.5 * a * _stabilised(g_h, h, eps)"),
+         "return a * (stabiliser(h, eps)",
+         "return 0.5 * a * (stabiliser(h, eps)"),
     layer_order("norm before the attention forgotten on the way back",
-          "through(self.attention_input_norm, g, eps), around", "g, around"),
+          "g = through(self.before, g, eps) if self.before else g", "g = g * 1"),
     layer_order("norm before the MLP forgotten on the way back",
-          "through(self.mlp_input_norm, self.inner.backward(branch, eps=eps), eps).add_(g)",
-          "self.inner.backward(branch, eps=eps).add_(g)"),
+          "mlp: list[Step] = [*first, inner, *last]", "mlp: list[Step] = [inner, *last]"),
     layer_order("norm at the end of the attention forgotten",
-          "self.attention_out.backward(through(self.attention_branch_norm, g, eps), eps=eps)",
-          "self.attention_out.backward(g, eps=eps)",
+          "through(self.attention_out, g, eps)", "through(self.attention_out[:1], g, eps)",
          f"{GRADIENT}[gemma2-()-uniform]"),
     layer_order("norm at the end of the MLP forgotten",
-          "self.down.backward(through(self.mlp_branch_norm, g, eps), eps=eps)",
-          "self.down.backward(g, eps=eps)",
+          "[*first, inner, *last]", "[*first, inner, *last[:1]]",
          f"{GRADIENT}[gemma2-()-uniform]"),
     order("final norm forgotten", "return through(self.final_norm, self.readout.backward(g), eps)",
           "return self.readout.backward(g)"),
@@ -393,13 +370,12 @@ MUTATIONS: list[Mutation] = [
     heads("what queries of the last layer give is at the first tokens",
           "-2, _rows_of(self.asking, 3)", "-2, 0 * _rows_of(self.asking, 3)"),
     pa_lrp("positions never absolute", 'signed.abs() if positions == "absolute" else signed', "signed"),
-    heads("norm of heads forgotten", "merge(through(self.norm, g, eps))", "merge(g)",
+    heads("norm of heads forgotten", "g = through(self.norm, g, eps) if self.norm else g", "g = g * 1",
          f"{GRADIENT}[qwen3-()-uniform]"),
     heads("a query that reads nothing divides by zero", "total.masked_fill_(total == 0, torch.inf)", "total"),
     gates("gate always halved", 'if self.treatment == "constant":', "if False:"),
     gates("groupings of a gate confused", 'if self.treatment == "right":', 'if self.treatment == "flat":'),
-    mean_read("the mean counts padding", "mean = (hidden * kept).sum(1) / kept.sum(1)",
-              "mean = hidden.mean(1)",
+    mean_read("the mean counts padding", "return (x * mask).sum(1) / mask.sum(1)", "return x.mean(1)",
          f"{LOGITS}[bert, mean-left]"),
     gates("gate's own way forgotten",
           "self.up.backward(g_up, eps=eps).add_(self.gate.backward(g_gate, eps=eps))",
@@ -432,11 +408,12 @@ MUTATIONS: list[Mutation] = [
              file="tape/packed.py"),
     relative("a closed query reads nothing",
              "v.mean(-2, keepdim=True) if wiring.masks_whole else 0.0", "0.0",
-             file="tape/packed_layer.py"),
+             file="tape/packed.py"),
     order("a closed query reads padding", "(mask.flip(-1).cummax(-1).values.flip(-1) > 0).to(heard)",
           "torch.ones_like(heard)", f"{PRE_NORM}batches_padding_and_order_change_nothing[deberta-v2]"),
     # GPT-NeoX: attention and MLP side by side, rotations of a part of each head
-    layer_order("the MLP reads what attention gave", "context.rows(x) if w.parallel else middle", "middle",
+    layer_order("the MLP reads what attention gave", "into = asked if w.parallel else middle",
+         "into = middle",
                 f"{LOGITS}[gpt_neox-left]"),
     layer_order("two sums where there is one", "if not self.attend.wiring.parallel:", "if True:", EQUATIONS),
     heads("what is not rotated carries nothing back",
@@ -452,6 +429,18 @@ MUTATIONS: list[Mutation] = [
     answer_jobs("special tokens of a prompt count", "one.scores[~one.special], other.scores[~one.special]",
             "one.scores, other.scores"),
     answer_run("r of the sum among the tokens", "r[:, :-1]", "r"),
+    word_table("occurrences are texts", 'rows.groupby(["word", "text"]).mean()',
+               'rows.set_index(["word", "text"])'),
+    word_table("maps as they are", "units.sums(of[k])[words], map)", 'units.sums(of[k])[words], "raw")'),
+    word_table("special tokens are words", "words = ~units.special", "words = units.special | True"),
+    word_table("words of other texts", "if known != now:", "if False:"),
+    word_table("words of all classes", "if kept[k] and", "if"),
+    word_table("other numbers of tokens", "if not np.array_equal(text.special, special):", "if False:"),
+    Mutation("rules: a run forgets the shares", "lab/review_jobs.py", "np.asarray(rules.shares, dtype=float)",
+             "np.zeros(4)", ("test_own_rules.py::test_a_run_knows_the_shares_of_a_rule_set",)),
+    Mutation("dots: a word is a method", "show/figures.py", " if plain else styles(rows)",
+             " if [] else styles(rows)",
+             ("test_word_table.py::test_a_word_that_is_a_methods_name_stays_a_word",)),
     removed_place("a place read without the tokens taken out", "int(keep[: place[0]].sum())",
                   "int(place[0])"),
     read_mask("two masked tokens read as one", "mask_token_id) != 1", "mask_token_id) < 1"),
@@ -470,9 +459,9 @@ MUTATIONS: list[Mutation] = [
     masks("AttnLRP last", "[NONE, *on_paths]", "[*on_paths, NONE]"),
     # all masks at once, and what follows from them
     layer_block("half of the value path lost", "half.div_(share)", "half"),
-    attention("scores not scaled", "wiring.scale_of(queries.shape[-1]) * queries", "1.0 * queries",
+    attention("scores not scaled", "queries = scale * queries", "queries = 1.0 * queries",
               "test_encoder.py"),
-    rule("small epsilon taken for none", "return g if eps == 0 else", "return g if eps < 1 else"),
+    rule("small epsilon taken for none", "if eps == 0:", "if eps < 1:"),
     walk("masks numbered from the other end", "numbers + 2 ** (depth - 1)",
          "numbers + 2 ** (len(layers) - depth)"),
     levels("a level without its activation", "(layer.output * g).sum(-1)", "g.sum(-1)"),
@@ -487,7 +476,7 @@ MUTATIONS: list[Mutation] = [
     gradient("any number of steps", "n_steps, most=MOST_STEPS,", "n_steps,",
              "test_errors.py::test_what_attribute_refuses"),
     soft("weights that multiply rounding", "np.abs(weights).sum()) <= LARGEST", "0.0) <= LARGEST",
-         "test_nonsense_options.py::test_nodes_whose_weights_multiply_rounding_are_refused"),
+         "test_mask_gradient.py::test_nodes_whose_weights_multiply_rounding_are_refused"),
     text("CP-LRP spares the last layer", "bypass=lambda layers: range(1, layers + 1)",
          "bypass=lambda layers: range(1, layers)",
          AT_SITES),
@@ -510,14 +499,14 @@ MUTATIONS: list[Mutation] = [
         "Row(ids[stay], places[: stay.sum()], unread,"),
     loo("the token that is read is attended to", "Row(ids[stay], places[stay], unread,",
         "Row(ids[stay], places[stay], (),"),
-    packed_rows("every key is read", "return self.open if closed is None else ~closed", "return None"),
+    packed("every key is read", "return self.open if closed is None else ~closed", "return None"),
     packed("tokens of one position share their queries", "triples * count + ids", "triples * 0 + ids"),
     packed("the last layer reads another token", "x, at = (x[read], at[read]) if last else (x, at)",
            "x, at = (x[read + 1], at[read]) if last else (x, at)"),
-    packed_rows("rows of one length only", "slice(token, next_token), slice(asked",
+    packed("rows of one length only", "slice(token, next_token), slice(asked",
            "slice(0, len(members) * length), slice(asked"),
-    packed_rows("a closed key of the beginning", "[k, ..., before + place]", "[k, ..., place]"),
-    packed_rows("later tokens forget the beginning", "[: self.before].trans", "[-self.before :].trans"),
+    packed("a closed key of the beginning", "[k, ..., before + place]", "[k, ..., place]"),
+    packed("later tokens forget the beginning", "[: self.before].trans", "[-self.before :].trans"),
     beginning("a beginning beyond the first change", "*rows[k].read) for k", "*rows[k].read) + 1 for k"),
     together("one place for all tokens", "torch.tensor(place, device=device)",
              "torch.tensor(place[:1] * len(place), device=device)"),
@@ -539,7 +528,7 @@ MUTATIONS: list[Mutation] = [
     pairs("a text that another thread cut", "if whole and all(all(one.attention_mask) for one in parts):",
           "if True:", "test_texts.py::test_threads_read_what_one_thread_reads"),
     answer("all places have one class", "read=place, along=text", "read=1, along=text"),
-    packed_layer("LayerNorm without its residual", "(layer.mlp_branch_norm, layer.down(inner)).add_(x)",
+    packed("LayerNorm without its residual", "(layer.mlp_branch_norm, layer.down(inner)).add_(x)",
            "(layer.mlp_branch_norm, layer.down(inner))"),
     rollout("product in the other order", "state = fused @ state", "state = state @ fused"),
     rollout("residual forgotten", "0.5 * (fused + torch.eye(", "1.0 * (fused + 0 * torch.eye("),
@@ -587,9 +576,10 @@ MUTATIONS: list[Mutation] = [
              file="loading/classifier.py"),
     Mutation("encoder: a slope at 0 from a leaf", "tape/steps.py", "activation(zero.clone())",
              "activation(zero)", ("test_encoder.py::test_slope_at_zero",)),
-    Mutation("modules: a linear map is called", "tape/steps.py", "z = mapped(linear, x)", "z = linear(x)",
+    Mutation("modules: a linear map is called", "tape/steps.py",
+             "nn.functional.linear(x, linear.weight, linear.bias)", "linear(x)",
              ("test_modules.py::test_what_computes_something_else_is_refused_in_one_line",)),
-    Mutation("modules: any activation function", "families/modules.py", "if not is_elementwise(activation)",
+    Mutation("modules: any activation function", "families/tasks.py", "if not is_elementwise(activation)",
              "if False", ("test_modules.py::test_what_computes_something_else_is_refused_in_one_line",)),
     Mutation("modules: texts of odd heads are compared once", "loading/comparison.py",
              "or clf.identity.foreign", "",
@@ -599,6 +589,28 @@ MUTATIONS: list[Mutation] = [
     same_logit("messages without the answer's start", '"add_generation_prompt": self.prompts',
                '"add_generation_prompt": False',
                "a_talk_is_what_the_chat_template_makes_of_it", file="loading/texts.py"),
+    Mutation("sentences: another length", "families/wiring.py", "new_full((width,), width**-0.5)",
+             "new_full((width,), 1.0)",
+             ("test_sentences.py::test_embeddings_similarities_and_loo_are_the_librarys_own",)),
+    Mutation("sentences: a maximum of all", "tape/encoder.py", "argmax(1, keepdim=True)",
+             "argmin(1, keepdim=True)", ("test_sentences.py::test_relevance_is_that_of_the_equations",)),
+    Mutation("sentences: a maximum is a sum", "tape/encoder.py", "(weights if self.largest else",
+             "(weights.abs() / 2 if self.largest else",
+             ("test_sentences.py::test_relevance_is_that_of_the_equations",)),
+    Mutation("sentences: texts are embedded once", "loading/classifier.py",
+             "return self if whole.identity is self.identity else", "return self or",
+             ("test_sentences.py::test_several_targets_a_contrast_and_a_target_that_is_missing",)),
+    Mutation("sentences: any head", "loading/sentences.py", "if not np.allclose(",
+             "if False and np.allclose(",
+             ("test_sentences.py::test_a_head_whose_probabilities_are_no_softmax_is_refused",)),
+    Mutation("sentences, chat: an option without effect", "loading/texts.py", "if unused:", "if False:",
+             ("test_chats.py::test_an_option_without_effect_is_refused",)),
+    Mutation("sentences, chat: a message in other words", "loading/texts.py",
+             "made[slice(*span)] not in (said, str(said).strip())", "False",
+             ("test_chats.py::test_a_message_that_is_not_once_in_the_text_is_named",)),
+    Mutation("sentences, units: no sums", "methods/common.py", "return [record.over(of, named)",
+             "return [record",
+             ("test_chats.py::test_sums_over_words_are_those_of_the_record",)),
     same_logit("token types that GPT-2 adds", "wiring.types > 1 or _adds_types(clf, text)",
                "wiring.types > 1", "token_types_that_gpt2_adds_as_words_are_refused",
                file="loading/comparison.py"),
@@ -648,15 +660,17 @@ MUTATIONS: list[Mutation] = [
     seen("floats that a processor shifts", "loading/images.py", "floats and getattr(", "False and getattr("),
     seen("a baseline of zero vectors", "methods/gradient.py",
          "start = clf.encoder.embed(torch.zeros_like(ids))", "start = torch.zeros_like(word)"),
-    spread("a layer where the one before it is", "tape/encoder.py", "LayerBlock.run(wiring, x.to(place),",
-           "LayerBlock.run(wiring, x,"),
-    spread("a mask that stays", "tape/encoder.py", "context.to(place)", "context"),
+    spread("a layer where the one before it is", "tape/layer.py", "x, context = x.to(place),",
+           "x, context = x,"),
+    spread("a mask that stays", "tape/layer.py", "context if context.home == place else context.to(place)",
+         "context"),
     spread("relevance that stays", "tape/layer.py", "g = g.to(self.output.device)", "g = g * 1"),
     spread("masks gathered elsewhere", "propagation.py", "g.to(home), weight", "g, weight",
            "every_method_and_the_check[electra-False]"),
     spread("removals where words are", "tape/packed.py", "if x.device != layer.device:", "if False:"),
-    spread("attention that stays", "methods/rollout.py", "layer.to(ids.device) for layer", "layer for layer"),
-    spread("a level elsewhere", "methods/levels.py", "g = g.to(layer.output.device)", "g = g * 1",
+    spread("attention that stays", "methods/gradient.py", "layer.to(ids.device) for layer",
+           "layer for layer"),
+    spread("a level elsewhere", "methods/lrp.py", "g = g.to(layer.output.device)", "g = g * 1",
            "every_method_and_the_check[electra-False]"),
     edges("edges: no divisor", "cls(a / (1 - a).scatter(-1, largest, 1.0)", "cls(a / (1 - 0 * a)"),
     edges("edges: nothing is masked above", "[None if k <= number else masked for k", "[None for k"),
@@ -674,9 +688,9 @@ MUTATIONS: list[Mutation] = [
              ("test_report.py",)),
     Mutation("load: weights left over", "loading/reading.py", "if not _of_another_task(key, network)",
              "if False", ("test_model_folders.py",)),
-    Mutation("GGUF: keys that nobody reads", "loading/gguf_keys.py",
+    Mutation("GGUF: keys that nobody reads", "loading/formats.py",
              "if taken.get(key) is None and not same:", "if False:", ("test_gguf.py",)),
-    Mutation("GGUF: tensors that nobody reads", "loading/gguf_keys.py",
+    Mutation("GGUF: tensors that nobody reads", "loading/formats.py",
              "unread = sorted(set(tensors) - set(get_gguf_hf_weights_map(network, TensorProcessor())))",
              "unread = []", ("test_gguf.py",)),
     loaded("the caller's network is changed", "copy.deepcopy(self.given).cpu()", "self.given.cpu()",
@@ -713,7 +727,7 @@ MUTATIONS: list[Mutation] = [
           "total = size"),
     faith("MoRF and LeRF swapped", 'sums if order == "morf" else -sums',
           '-sums if order == "morf" else sums'),
-    of("arrays.py", "test_metrics.py::test_chunks_that_only_rounding_tells_apart_leave_in_reading_order",
+    of("checks.py", "test_metrics.py::test_chunks_that_only_rounding_tells_apart_leave_in_reading_order",
        "test_hybrid.py::test_of_two_equal_gradients_the_first_is_exact_in_any_company")(
         "rounding ranks", "> tied * np.maximum(sizes[order[:-1]], sizes[order[1:]])", "> 0"),
     attribution("another model's logit is like", "if not math.isclose(one.logit, other.logit,",
@@ -826,7 +840,7 @@ MUTATIONS: list[Mutation] = [
            "test_compute.py::test_lattices_removals_and_digits_too"),
     compute("autocast stays on", "enabled=False", "enabled=torch.is_autocast_enabled(device.type)"),
     compute("dropout stays on", "module.training = False", "module.training = True"),
-    of("arrays.py", "test_arrays.py")("text is numbers", 'given.dtype.kind in "biuf" and not', "not"),
+    of("checks.py", "test_arrays.py")("text is numbers", 'given.dtype.kind in "biuf" and not', "not"),
     soft("LOO where groups cost less", "size + 1 < 3 * (1 + len", "0 * size < 3 * (1 + len"),
     page_rule("the page's softmax keeps the mean", "f[weights + i] * (f[from + i] - mean)",
               "f[weights + i] * f[from + i]"),

@@ -413,13 +413,15 @@ def relevance_r_form(
     bypass: Collection[int] = (),
     eps: float = 0.0,
     cut: Mapping[str, Sequence[bool]] | None = None,
+    end: Callable[[np.ndarray], tuple[float, np.ndarray]] | None = None,
 ) -> tuple[float, dict[str, np.ndarray]]:
     """One text, no padding. `start` weighs the logits; returns the explained output and relevance (T,) of
     each part of the embedding.
 
     Eq. (1) everywhere a sum is formed (the three embeddings are one sum), Eq. (3) and (4) at the two
     products, Eq. (5) at the softmax, CP-LRP's linear rule for A V in the layers of `bypass` (from 1), the
-    identity at activations. Relevance of queries, keys or values ends at the tokens that are `cut`.
+    identity at activations. Relevance of queries, keys or values ends at the tokens that are `cut`. `end`
+    stands for pooler and classifier: from the last states (T, D) to the output and their relevance.
     """
     ends = {name: np.asarray(tokens) for name, tokens in (cut or {}).items()}
 
@@ -480,14 +482,17 @@ def relevance_r_form(
         memory.append((x, q, k, v, heads, o, attended, first, inside, active, outside))
         x = norm(outside + first, block.final_norm)
 
-    pooled = linear(x[:1], weights.pooler)
-    active = _PHI[weights.pooled_activation](pooled)
-    logits = linear(active, weights.classifier)[0]
-    weight = np.asarray(start, dtype=float)
-
-    relevance = back_linear((weight * logits)[None], active, weights.classifier)
-    relevance = back_linear(relevance, x[:1], weights.pooler)  # identity at the activation
-    relevance = np.concatenate([relevance, np.zeros((length - 1, relevance.shape[1]))])
+    if end is None:
+        pooled = linear(x[:1], weights.pooler)
+        active = _PHI[weights.pooled_activation](pooled)
+        logits = linear(active, weights.classifier)[0]
+        weight = np.asarray(start, dtype=float)
+        output = float(weight @ logits)
+        relevance = back_linear((weight * logits)[None], active, weights.classifier)
+        relevance = back_linear(relevance, x[:1], weights.pooler)  # identity at the activation
+        relevance = np.concatenate([relevance, np.zeros((length - 1, relevance.shape[1]))])
+    else:
+        output, relevance = end(x)
     for number in range(len(weights.blocks), 0, -1):
         block = weights.blocks[number - 1]
         x, q, k, v, heads, o, attended, first, inside, active, outside = memory[number - 1]
@@ -515,7 +520,7 @@ def relevance_r_form(
         relevance = back_linear(relevance, normed, weights.project)
     relevance = back_norm(relevance, embedded, weights.norm)
     shares = r_add(relevance, tuple(parts.values()), eps)
-    return float(weight @ logits), {name: share.sum(1) for name, share in zip(parts, shares, strict=True)}
+    return output, {name: share.sum(1) for name, share in zip(parts, shares, strict=True)}
 
 
 # ------------------------------------------------------------------------------------------------------------

@@ -39,6 +39,9 @@ def prose(text: str) -> str:
     text = re.sub(r"!\[[^\]]*\]\([^)]*\)", "", "\n".join(lines))
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     text = re.sub(r"\{(?!finding)[a-z:]+\}`([^`<]*)[^`]*`", r"\1", text)
+    text = re.sub(
+        r" \[[−-]?\d+\.\d+, [−-]?\d+\.\d+\]", "", text
+    )  # seen on hover alone (`sphinx/intervals.py`)
     text = re.sub(r"\$[^$\n]+\$", "x", text)
     return re.sub(r"<[^>]*>|[*_]", "", text)
 

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import kendalltau, pearsonr, spearmanr
-from tiny_models import build, pre_norm
+from tiny_models import pre_norm
 
 import lrp_companion as lrp
 from lrp_companion import cli
-from lrp_companion.checks import InputError
 from lrp_companion.lab.answer_jobs import AnswerJobs, agreements
 from lrp_companion.lab.execute import execute
 from lrp_companion.lab.load import AnswerRun, load_run
@@ -92,47 +91,6 @@ def test_a_number_of_tokens_is_what_the_model_writes(clf: lrp.Classifier, tmp_pa
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     return load_run(folder).tables["answers"].to_pylist()
-
-
-def test_a_stopped_run_goes_on_to_the_same_rows(clf: lrp.Classifier, tmp_path: Path) -> None:
-    class Stops(AnswerJobs):
-        def run(self, table: str, job: int, folder: Any) -> Any:
-            if folder.done.get(table):
-                raise KeyboardInterrupt
-            return super().run(table, job, folder)
-
-    with pytest.raises(KeyboardInterrupt):
-        execute(Stops(clf, data(), methods=FEW), tmp_path / "run", progress=False)
-    assert load_run(tmp_path / "run").n == 1
-    for name in ("run", "again"):
-        execute(AnswerJobs(clf, data(), methods=FEW), tmp_path / name, progress=False)
-    for one, other in zip(*(rows(tmp_path / name) for name in ("run", "again")), strict=True):
-        assert {**one, "seconds": 0} == {**other, "seconds": 0}
-    with pytest.raises(InputError, match="data"):
-        execute(AnswerJobs(clf, data(answer=[" warm"] * 3), methods=FEW), tmp_path / "run", progress=False)
-
-
-@pytest.mark.parametrize(
-    ("columns", "options", "words"),
-    [
-        ({}, {"methods": ("rolout",)}, "rolout"),
-        ({}, {"methods": ("attnlrp", "attnlrp")}, "each once"),
-        ({}, {"removal": "mask"}, "mask"),
-        ({"answer": [" warm", " ", " not"]}, {}, "row 1"),
-        ({"ask": ["the " * 400, "a film", "not"]}, {}, "row 0 of mine"),
-        ({"answer": [" warm", " not", " slow" * 300]}, {}, "row 2 of mine"),
-    ],
-)
-def test_bad_input_is_refused_before_any_work(columns, options, words, clf):
-    with pytest.raises(lrp.CompanionError, match=words):
-        AnswerJobs(clf, data(**columns), **options)
-
-
-def test_a_classifier_and_no_number_are_refused(clf: lrp.Classifier) -> None:
-    with pytest.raises(InputError, match="of the next token"):
-        AnswerJobs(load_classifier(*build("bert")), data())
-    with pytest.raises(InputError, match="completion"):
-        AnswerJobs(clf, load_dataset({"ask": COLUMNS["ask"]}, text="ask"))
 
 
 def test_the_command_and_its_report(clf: lrp.Classifier, tmp_path: Path, capsys: Any) -> None:

@@ -80,35 +80,3 @@ def test_r_and_error_are_of_the_map_at_that_step(maps: list[dict[str, Any]]) -> 
                     else:
                         assert step["r"][tokens] == pytest.approx(np.corrcoef(scores, loo)[0, 1], abs=1e-9)
     assert undefined >= 8  # without a draw, and after the first, all tokens are alike
-
-
-def test_exact_tokens_stay_exact_and_are_all_in_the_end(maps: list[dict[str, Any]]) -> None:
-    for record in maps:
-        places = list(range(len(record["loo"])))
-        gradient = record["ways"]["hybrid"][0]["scores"]
-        for way in ("hybrid", "random"):
-            steps = record["ways"][way]
-            assert [len(step["exact"]) for step in steps] == [0, *(p + 1 for p in places)]
-            assert steps[-1]["exact"] == places
-            assert all(
-                set(before["exact"]) < set(after["exact"])
-                for before, after in zip(steps, steps[1:], strict=False)
-            )
-            for step in steps:  # computed in another batch
-                at = step["exact"]
-                np.testing.assert_allclose(step["scores"][at], record["loo"][at], rtol=0, atol=1e-12)
-        for p, step in enumerate(record["ways"]["hybrid"]):
-            others = [i for i in places if i not in step["exact"]]
-            assert max((abs(gradient[i]) for i in others), default=0) <= min(
-                (abs(gradient[i]) for i in step["exact"]), default=np.inf
-            )
-            assert np.array_equal(step["scores"][others], gradient[others])
-            assert (step["forwards"], step["backwards"]) == (1 + p, 1)
-        assert all(step["exact"] == [] for step in record["ways"]["groups"])
-
-
-def test_byte_level_tokens_are_shown_as_text(model_folder: Any) -> None:
-    clf = lrp.load_classifier(model_folder("roberta"))
-    (record,) = anytime_maps(clf, ["Zürich film café"])
-    assert "ü" in record["tokens"]
-    assert not [token for token in record["tokens"] if "Ã" in token or "Ġ" in token]

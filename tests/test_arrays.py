@@ -9,8 +9,7 @@ import pytest
 import torch
 
 import lrp_companion as lrp
-from lrp_companion.arrays import bool_array, real_array
-from lrp_companion.checks import InputError
+from lrp_companion.checks import InputError, bool_array, real_array
 
 
 @pytest.mark.parametrize(

@@ -117,14 +117,6 @@ GOOD = {
 }
 
 
-def test_a_record_made_by_hand_has_one_of_each_for_every_token() -> None:
-    Attribution(**GOOD)
-    masked = np.ma.array([1.0, 2.0], mask=[True, False])
-    for odd in ({"scores": [1.0]}, {"scores": masked}, {"special": [False]}, {"parts": {"word": [1.0]}}):
-        with pytest.raises(InputError, match="Attribution"):
-            Attribution(**GOOD | odd)
-
-
 @pytest.mark.parametrize(
     ("value", "kept"),
     [

@@ -6,7 +6,6 @@ import base64
 import itertools
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ from lrp_companion import ProtocolSwitchboard
 from lrp_companion.checks import InputError
 from lrp_companion.lab.boards import GRID_OPTIONS, _steps, digit_board, digit_means, grid, switchboard
 from lrp_companion.lab.load import TextRun, load_run
-from lrp_companion.metrics import agreement, bootstrap_mean
+from lrp_companion.metrics import bootstrap_mean
 from lrp_companion.metrics.statistics import resampled
-from lrp_companion.schema import PROTOCOLS, SITES, STATISTICS, TOKEN_CHOICES, Protocol
+from lrp_companion.schema import PROTOCOLS, Protocol
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "results" / "sst2-companion"
@@ -86,22 +85,6 @@ def test_two_hundred_cells_are_what_the_rows_give():
         if number < 12:
             limits = np.quantile((a - b)[drawn].mean(1), [0.025, 0.975])
             assert value.values[1:] == pytest.approx(limits, abs=1e-6), at
-
-
-@recorded
-@pytest.mark.parametrize("name", ["sst2-companion", "imdb-companion"])
-def test_maps_divided_by_their_absolute_sum_have_the_r_of_raw_maps(name):
-    """Why a grid has two maps and not three: in the recorded maps, by every statistic, token by token."""
-    run = load_run(ROOT / "results" / "maps" / name)  # noqa: F811
-    assert isinstance(run, TextRun)
-    asked = itertools.product(("cp-lrp", "attnlrp"), SITES, TOKEN_CHOICES, STATISTICS)
-    for method, site, tokens, statistic in asked:
-        raw = Protocol(site=site, tokens=tokens, statistic=statistic)
-        maps = list(zip(run.maps(method, site=site), run.loo(raw), run.specials(), strict=True))[::9]
-        r = np.array([agreement(*three, raw) for three in maps])
-        divided = replace(raw, map="absolute-sum")
-        assert [agreement(*three, divided) for three in maps] == pytest.approx(r, abs=1e-9, nan_ok=True)
-        assert np.array_equal(run.r(method, divided), run.r(method, raw), equal_nan=True)
 
 
 def test_draws_are_those_of_bootstrap_mean_and_undefined_values_are_counted():

@@ -156,15 +156,3 @@ def test_no_file_names_a_package_index_a_delivery_network_or_a_folder_of_one_mac
         text = path.read_text(encoding="utf-8", errors="replace" if path.suffix == ".parquet" else "strict")
         allowed = {hosts[3]} if path.name == "torch_build.py" else set()  # torch's CPU build is nowhere else
         assert not [part for part in parts if part in text and part not in allowed], path.relative_to(ROOT)
-
-
-def test_away_from_a_checkout_the_book_says_what_it_needs(monkeypatch, capsys):
-    from lrp_book import __main__ as command
-
-    monkeypatch.setattr(command, "PARTS", ("no-such-page",))
-    assert command.main() == 2
-    said = capsys.readouterr().err
-    assert "without the book's pages; expected a checkout" in said and len(said.splitlines()) == 1
-    monkeypatch.setattr(command, "PARTS", ())
-    monkeypatch.setattr(command, "TOOLS", {"no_such_module": "papermill"})
-    assert command.main() == 2 and "got no papermill" in capsys.readouterr().err

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from browsing import state_of
 from test_own_logits import talker
 from test_tasks import of_task
 from tiny_models import _byte_pairs, build, pre_norm
@@ -22,9 +21,8 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 import lrp_companion as lrp
 from lrp_companion import cli
+from lrp_companion.attribution import Completion
 from lrp_companion.checks import InputError
-from lrp_companion.completion import Completion
-from lrp_companion.methods.common import Request
 from lrp_companion.methods.completion import followed, opened
 from lrp_companion.words import units_of
 
@@ -202,15 +200,6 @@ def test_an_answer_ends_where_generate_ends_it(family: str, where: str) -> None:
     network.generation_config.eos_token_id = network.config.eos_token_id = tokenizer.eos_token = None
     answer = lrp.attribute(lrp.load_classifier(network, tokenizer), PROMPT, method="attnlrp", completion=7)
     assert [record.target for record in answer] == free and answer[0].details["ended"] == "length"
-
-
-def test_a_model_that_avoids_repetition_writes_as_it_is_set_to() -> None:
-    network, tokenizer = pre_norm("llama", task="ForCausalLM")
-    network.generation_config.update(repetition_penalty=4.0, temperature=0.6, do_sample=True)
-    ids = torch.tensor([tokenizer(PROMPT)["input_ids"]])
-    own = network.generate(ids, max_new_tokens=6, do_sample=False)[0, ids.shape[1] :].tolist()
-    answer = lrp.attribute(lrp.load_classifier(network, tokenizer), PROMPT, method="attnlrp", completion=6)
-    assert [record.target for record in answer] == own
 
 
 # -- prompt and answer are one text -------------------------------------------------------------------------
@@ -507,14 +496,6 @@ def test_all_places_of_a_tagger(method: str) -> None:
     assert [record.target for record in classes] == list(range(len(clf.labels)))
 
 
-def test_one_pass_serves_all_classes() -> None:
-    clf = lrp.load_classifier(*build("bert", labels=3), dtype="float64")
-    texts = clf.encode(["dull", "a film", "dull"])
-    request = Request("lrp", clf, [texts[0], texts[0], texts[1], texts[2], texts[0]], [None] * 5)
-    shapes = [(rows, ids.shape[0]) for rows, ids, *_ in request.batches()]
-    assert sorted(shapes) == [([0, 1, 4], 1), ([2, 3], 2)]
-
-
 # -- what a user sees ---------------------------------------------------------------------------------------
 
 
@@ -556,19 +537,3 @@ def test_a_number_and_a_text_never_stand_for_each_other(
         assert ([records] if isinstance(records, dict) else records) == [r.to_dict() for r in same_call]
     assert "--position and --word" in refused([*asked, "--position", "3", "--word", "3"])
     assert "argument --position" in refused([*asked, "--position", "film"])
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_page_of_a_completion(theme: str, clf: lrp.Classifier, show: Any) -> None:
-    answer = lrp.attribute(clf, PROMPT, method="attnlrp", completion=ANSWER)
-    widget = lrp.TokenHeatmap(answer)
-    page = show(widget, theme=theme, axe=True, viewport={"width": 360, "height": 740})
-    assert page.locator("ol.lrp-tokens").count() == 1
-    page.get_by_label("' dull'", exact=True).check()
-    assert state_of(page, "chosen") == 2
-    assert page.locator("ol.lrp-tokens li").count() == len(answer[1].tokens)
-    assert "' dull'" in page.inner_text("p.lrp-title")
-    assert "chosen=2" in page.locator(".lrp-link").get_attribute("href")
-    page.keyboard.press("ArrowRight")
-    assert state_of(page, "chosen") == 3
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360

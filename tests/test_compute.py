@@ -118,12 +118,6 @@ def test_a_map_of_devices_is_passed_to_transformers(model_folder) -> None:
         assert np.array_equal(one, other)
 
 
-def test_a_model_that_is_loaded_in_inference_mode_has_gradients(model_folder) -> None:
-    with torch.inference_mode():
-        clf = load_classifier(model_folder("bert"), dtype="float64")
-    assert attribute(clf, TEXT, method="gradient-x-input")[0].scores.any()
-
-
 def test_an_error_leaves_the_network_as_it_was(clf: Classifier) -> None:
     clf.network.train()
     try:

@@ -81,20 +81,6 @@ def test_the_command_prints_a_table_of_tokens(tmp_path, capsys, refused, languag
     assert "whose logits are of: next token; expected a classifier of texts" in line
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "modernbert", "deberta-v2"])
-def test_a_run_of_a_classifier_of_another_order(tmp_path, capsys, family):
-    from tiny_models import save
-
-    folder = save(tmp_path / "model", family)
-    out = tmp_path / "run"
-    chosen = ["--methods", "loo,attnlrp,cp-lrp,mask-gradient", "--masks", "all", "--limit", "2"]
-    assert cli.main(["run", "sst2", "--model", str(folder), "--out", str(out), *chosen, "--quiet"]) == 0, (
-        capsys.readouterr().err
-    )
-    assert cli.main(["report", str(out)]) == 0
-    assert "AttnLRP" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     "one", [2, torch.tensor(2), np.array(2), np.int64(2), "mixed", np.array("mixed"), np.str_("mixed")]
 )

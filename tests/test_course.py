@@ -9,17 +9,13 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote
 
 import pytest
-from browsing import ROOT, follow, open_page
+from browsing import ROOT
 from lrp_book import sessions, student
-from test_exercise_numbers import EVERYTHING, OURS, curves, state
+from test_exercise_numbers import OURS
 
-from lrp_companion.checks import InputError
 from lrp_companion.lab.load import load_run
-from lrp_companion.metrics import bootstrap_mean
 from lrp_companion.schema import AXIS_OPTIONS
 
 BOOK = Path(tempfile.mkdtemp(prefix="course-"))
@@ -40,15 +36,11 @@ PAGES = {
     for path in sorted(COURSE.rglob("*.md"))
 }
 LINK = re.compile(r"\{state\}`([^`]*?) <([^`>]*)>`")
-LINKS = [(page, *match) for page, text in PAGES.items() for match in LINK.findall(text)]
 REF = re.compile(r"\{ref\}`[^`]*`")
 
 
 def goals(text: str) -> list[str]:
     return re.findall(r"^\d\. (.+)$", re.split(r"^## ", text, flags=re.MULTILINE)[1], re.MULTILINE)
-
-
-# -- plans, goals, marks -------------------------------------------------------------------------------------
 
 
 # -- what the answers say is so ------------------------------------------------------------------------------
@@ -67,62 +59,12 @@ def test_the_commands_of_the_project_are_commands() -> None:
     ).read_text().replace('\\"', '"')
 
 
-def test_rollout_removes_other_words_and_the_logit_falls_later() -> None:
-    path = curves(2, "loo", "rollout")
-    assert path["label"] == "positive"
-    methods = path["methods"]
-    first = [
-        [step["tokens"] if isinstance(step, dict) else step for step in methods[name]["morf"]["steps"][:2]]
-        for name in ("loo", "rollout")
-    ]
-    assert not set(map(str, first[0])) & set(map(str, first[1]))
-    assert methods["rollout"]["morf"]["mean"] > methods["loo"]["morf"]["mean"]
-
-
 def test_no_switch_alone_reverses_the_order_and_site_with_tokens_does() -> None:
     run = load_run(ROOT / "results/sst2-companion")
     for axis, options in AXIS_OPTIONS.items():
         for option in set(options):
             changed = replace(OURS, **{axis: option})
             assert (run.r("cp-lrp", changed) - run.r("attnlrp", changed)).mean() < 0, (axis, option)
-
-
-def test_the_switchboards_first_run_turns_with_the_protocol() -> None:
-    run = load_run(ROOT / "results/sst2-companion")
-    words, positions = (
-        bootstrap_mean(run.r("cp-lrp", at) - run.r("attnlrp", at)) for at in (OURS, EVERYTHING)
-    )
-    assert words.high < 0 < positions.low
-
-
-# -- links ---------------------------------------------------------------------------------------------------
-
-
-def test_links_of_the_built_course_lead_to_the_state_that_they_name(site, html, browser):
-    """Each address that the pages' links resolve to, opened once: the widget wakes in that state, in view."""
-    if not (html / "book/course/instructor/session1.html").is_file():
-        pytest.skip("the built book is older than the course; run make book")
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    addresses: dict[str, str] = {}
-    for page in PAGES:
-        opened, watch = open_page(context, f"{site}/book/course/{page.removesuffix('.md')}.html")
-        resolved = opened.locator("article a.companion-state").evaluate_all(
-            "links => links.map(link => [link.innerText, link.href])"
-        )
-        given = [(name, link) for where, name, link in LINKS if where == page]
-        assert [name for name, _ in resolved] == [name for name, _ in given] and watch.nothing(), (
-            page,
-            watch,
-        )
-        addresses.update({address: link for (_, address), (_, link) in zip(resolved, given, strict=True)})
-        opened.close()
-    assert set(addresses.values()) == {link for *_, link in LINKS}
-    awake: dict[Any, Any] = {}
-    for address, link in addresses.items():
-        place, name, given = state(unquote(link).replace("+", "%2B"))
-        assert f"/{place}.html#" in address
-        follow(context, awake, address, name, given)
-    context.close()
 
 
 # -- the student edition -------------------------------------------------------------------------------------
@@ -165,20 +107,6 @@ def test_the_student_edition_has_no_instructors_page_no_link_to_one_and_no_answe
         assert kept[f"book/course/{name}.md"] == STUDENT[name], (
             "a student's page is the same in both editions"
         )
-
-
-def test_the_student_edition_keeps_the_table_of_contents_otherwise(stripped: Path) -> None:
-    full, shortened = ((folder / "_toc.yml").read_text().splitlines() for folder in (ROOT, stripped))
-    assert [line for line in full if "instructor/" not in line] == shortened
-    assert len(full) - len(shortened) == len(TEACHER)
-
-
-def test_a_link_to_an_instructors_page_outside_its_box_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "course/instructor").mkdir(parents=True)
-    (tmp_path / "course/instructor/one.md").write_text("# Answers\n")
-    (tmp_path / "course/index.md").write_text("# Course\n\nSee [the answers](instructor/one.md).\n")
-    with pytest.raises(InputError, match=r"student edition of index.md: got a link to instructor/one.md"):
-        student.strip_folder(tmp_path)
 
 
 def test_no_file_of_the_built_student_edition_has_an_answer() -> None:

@@ -12,11 +12,9 @@ import transformers
 from tiny_models import TEXTS, pre_norm, randomise, wordpiece
 
 import lrp_companion as lrp
-from lrp_companion.checks import ModelError
 from lrp_companion.invariance import symmetries
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import kept_logits, layer_relevance
-from lrp_companion.methods.edges import edge_loo
 from lrp_companion.tape.encoder import Encoder
 
 PUBLISHED: dict[str, Any] = {
@@ -144,17 +142,3 @@ def test_published_sizes_have_the_logits_of_transformers(size: str) -> None:
         theirs = network(ids).logits
         ours = Encoder(network).forward(ids, torch.ones_like(ids), only_read=True).logits
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4 * float(1 + theirs.abs().max()))
-
-
-def test_what_it_does_not_have_is_refused() -> None:
-    for entries, words in (
-        ({"embedding_size": 8}, "embeddings narrower"),
-        ({"conv_groups": 2}, "a convolution in groups"),
-    ):
-        with pytest.raises(ModelError, match=words):
-            Encoder(pre_norm("deberta-v2", **entries)[0])
-    clf = tiny("version 3")
-    with pytest.raises(ModelError, match="whose mask closes queries, too"):
-        edge_loo(clf, TEXTS[0])
-    one, other = (lrp.attribute(clf, TEXTS[0], method=name)[0] for name in ("pa-lrp", "attnlrp"))
-    np.testing.assert_array_equal(one.scores, other.scores)  # no token has a position of its own

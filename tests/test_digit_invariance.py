@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import lrp_companion as lrp
-from lrp_companion.checks import InputError
 from lrp_companion.lab.digit_invariance import Invariance, invariance_table, train_pair
 from lrp_companion.sources.dataset import Dataset
 
@@ -33,13 +32,6 @@ def result(pair) -> Invariance:
 
 
 class TestExperiments:
-    def test_a_pair_shares_its_weights_and_repeats_itself(self, pair) -> None:
-        left_net, right_net = pair
-        assert (left_net.association, right_net.association) == ("left", "right")
-        assert left_net.query.weight is right_net.query.weight
-        again, _ = train_pair(pictures(60), epochs=3, lr=0.01, bias=True, **TINY)
-        assert again.read.weight.equal(left_net.read.weight)
-
     def test_table_is_the_mean_of_correlations_made_by_hand(self, pair, result) -> None:
         images = pictures(8, seed=1).images
         maps = [lrp.attribute(net, images, method="attnlrp") for net in pair]
@@ -69,15 +61,3 @@ class TestExperiments:
                 assert row["left-right"].mean == pytest.approx(1)
                 assert result.values("gap", row["explainer"]).mean() < 1e-6
         assert np.allclose(result.values("r left-LOO", "LOO"), 1)
-
-    def test_one_loo_for_both_graphs_changes_no_number(self, pair, result) -> None:
-        once = invariance_table(pair[0], pictures(8, seed=1).images, one_loo=True)
-        for name in ("r left-LOO", "r right-LOO"):
-            assert once.values(name, "AttnLRP") == pytest.approx(result.values(name, "AttnLRP"))
-
-    def test_reviews_are_refused(self) -> None:
-        reviews = Dataset(
-            "sst2", "validation", "embedded", ids=("a",), labels=np.array([1]), texts=("Good.",)
-        )
-        with pytest.raises(InputError, match="sst2, which has no images; expected a data set of images"):
-            train_pair(reviews)

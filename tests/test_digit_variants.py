@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from lrp_book.records.mnist_grid import EXPLAINED, VARIANT_AXES, MnistGridJobs
+from lrp_book.records.mnist_grid import EXPLAINED, MnistGridJobs
 
 from lrp_companion.lab.axes import points
 from lrp_companion.lab.boards import digit_means
 from lrp_companion.lab.digit_invariance import EXPLAINERS, invariance_table, train_pair
 from lrp_companion.lab.execute import execute
-from lrp_companion.lab.folder import read_folder
 from lrp_companion.lab.load import MnistGridRun, load_run
 from lrp_companion.lab.paper.tables import ACCURACY, PAIRS, accurate_variants
 from lrp_companion.metrics import bootstrap_mean
@@ -39,12 +38,6 @@ def run(digits, tmp_path_factory) -> MnistGridRun:
     return loaded
 
 
-def test_variants_are_all_combinations_the_plainest_first() -> None:
-    rows = points(VARIANT_AXES)
-    assert len(rows) == 32 == len({tuple(row.values()) for row in rows})
-    assert rows[0] == {name: options[0] for name, options in VARIANT_AXES.items()}
-
-
 def test_rows_are_those_of_the_loop_called_by_hand(run, digits) -> None:
     train, test = digits
     sample = MnistGridJobs(train, test, **KINDS).sample
@@ -64,26 +57,6 @@ def test_rows_are_those_of_the_loop_called_by_hand(run, digits) -> None:
             np.testing.assert_allclose(found, expected, atol=2e-5)
         negative = rows.values("sum left", "AttnLRP") < 0
         assert run.negative(variant, "AttnLRP", "left")[seed].tolist() == negative.tolist()
-
-
-def test_a_stopped_run_goes_on_to_the_same_rows(run, digits, tmp_path) -> None:
-    jobs = MnistGridJobs(*digits, **KINDS)
-    real, count = jobs.run, 0
-
-    def stop(table, job, folder):
-        nonlocal count
-        count += 1
-        if count == 25:
-            raise KeyboardInterrupt
-        return real(table, job, folder)
-
-    jobs.run = stop  # type: ignore[method-assign]
-    with pytest.raises(KeyboardInterrupt):
-        execute(jobs, tmp_path, progress=False)
-    assert load_run(tmp_path).seeds == [0]  # all variants of one seed are explained
-    execute(MnistGridJobs(*digits, **KINDS), tmp_path, progress=False)
-    for name, table in read_folder(tmp_path)[1].items():
-        assert table.equals(run.tables[name]), name
 
 
 def test_what_the_chapter_says_of_the_digits_holds_in_the_record() -> None:

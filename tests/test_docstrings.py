@@ -42,20 +42,6 @@ def test_sections_become_fields_and_a_doctest_ends_them() -> None:
     assert "\n".join(to_rst(HOUSE.splitlines())) == FIELDS
 
 
-def test_numpydoc_entries_keep_their_indented_text() -> None:
-    lines = ["Raises", "------", "SourceError", "    When it cannot be read."]
-    assert to_rst(lines) == [":raises SourceError:", "    When it cannot be read."]
-
-
-def test_a_doctest_gets_a_blank_line_before_it() -> None:
-    assert to_rst(["Raises", "------", "InputError : bad.", ">>> f()", "1"]) == [
-        ":raises InputError: bad.",
-        "",
-        ">>> f()",
-        "1",
-    ]
-
-
 def test_roles_and_double_backticks_stay_as_they_are() -> None:
     assert to_rst([":class:`X` and ``y`` and `z`s"]) == [r":class:`X` and ``y`` and ``z``\ s"]
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tiny_models import FAMILIES, TEXTS, build
+from tiny_models import TEXTS, build
 
-from lrp_companion.checks import ModelError
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.propagation import some_masks
-from lrp_companion.tape.batching import pad, token_batches
-from lrp_companion.tape.encoder import Encoder, slope_at_zero
+from lrp_companion.tape.encoder import Encoder, pad, token_batches
+from lrp_companion.tape.steps import slope_at_zero
 
 CPU = torch.device("cpu")
 
@@ -130,17 +129,6 @@ def test_other_activations(activation: str) -> None:
 def test_slope_at_zero(activation, slope: float) -> None:
     with torch.no_grad():  # also where no gradient is kept
         assert slope_at_zero(activation) == slope
-
-
-def test_an_unsupported_family_is_named() -> None:
-    from transformers import BloomConfig, BloomForSequenceClassification
-
-    with pytest.raises(
-        ModelError, match="Encoder: got a model of family 'bloom'; expected one of " + ", ".join(FAMILIES)
-    ):
-        Encoder(BloomForSequenceClassification(BloomConfig(n_layer=1, n_head=1, hidden_size=4, vocab_size=9)))
-    with pytest.raises(ModelError, match="family 'Linear'"):
-        Encoder(torch.nn.Linear(2, 2))
 
 
 def test_batches_cover_every_text_once_within_the_budget() -> None:

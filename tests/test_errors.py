@@ -7,13 +7,10 @@ import json
 import pickle
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-import torch
 from tiny_models import FAMILIES, build, pre_norm
 
 import lrp_companion as lrp
@@ -22,11 +19,8 @@ from lrp_companion.checks import (
     InputError,
     ModelError,
     SourceError,
-    as_path,
-    check_layers,
-    shown,
 )
-from lrp_companion.cli import main, parser
+from lrp_companion.cli import main
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import (
     METHODS,
@@ -36,8 +30,6 @@ from lrp_companion.methods import (
     method_call,
     removal_evaluator,
 )
-from lrp_companion.schema import Protocol
-from lrp_companion.sources import load_dataset
 
 SHAPE = re.compile(r"^[\w.]+: got .+; expected .+\. Next step: .+\.$", re.DOTALL)
 AWAY = "completion with a target or a position"
@@ -243,74 +235,6 @@ def test_errors_survive_a_process_boundary() -> None:
         assert str(again) == str(error) == "op: got this; expected that. Next step: do it."
     assert issubclass(InputError, ValueError) and issubclass(SourceError, OSError)
     assert issubclass(ModelError, TypeError)
-
-
-LONG: list[object] = [
-    list(range(1000)), "x" * 5000, 10**5000, ("y" * 3000, "z" * 3000), np.arange(5000), {0: [1] * 999},
-    "one\ntwo\r\nthree\u2028four" * 200, torch.zeros(40, 40), range(10**5), [["a"] * 900], b"q" * 4000,
-]  # fmt: skip
-
-
-LONG_OPTIONS = {
-    "loo": ("target", "removal", "output", "truncate", "batch_tokens", "contrast", "progress", "position"),
-    "attnlrp": ("epsilon", "site"),
-    "lrp": ("bypass",),
-    "ig": ("n_steps", "baseline"),
-    "rollout": ("row", "residual"),
-    "mask-gradient": ("groups",),
-    "hybrid": ("exact",),
-    "sampled-loo": ("budget", "seed"),
-}
-
-
-@pytest.mark.parametrize("value", LONG, ids=lambda value: type(value).__name__)
-def test_every_message_is_one_short_line(clf: Classifier, value: object) -> None:
-    reviews = load_dataset("sst2", source="embedded", limit=2)
-    record = attribute(clf, "a film", method="loo")[0]
-    calls: list[Callable[[], object]] = [
-        *(
-            lambda name=name, method=method: attribute(clf, "a film", method=method, **{name: value})
-            for method, names in LONG_OPTIONS.items()
-            for name in names
-        ),
-        lambda: attribute(clf, "a film", method=value),
-        lambda: attribute(clf, "a film", method="loo", target=value, contrast=value),
-        lambda: attribute(value, "a film", method="loo"),
-        lambda: load_dataset(value),
-        lambda: load_dataset("sst2", split=value),
-        lambda: load_dataset("sst2", limit=value),
-        lambda: load_dataset("sst2", side=value),
-        lambda: load_dataset({"t": ["a"]}, text=shown(value, 4000)),
-        lambda: reviews.take(value),
-        lambda: as_path("run", "--out", [value]),
-        lambda: record.save(value),
-        lambda: load_classifier("companion", dtype=value),
-        lambda: Protocol(site=value),
-        lambda: check_layers("lrp", value, 2),
-        lambda: main_error(["explain", "a film", "--method", shown(value, 4000)]),
-    ]
-    long = []
-    for number, call in enumerate(calls):
-        try:
-            call()
-        except CompanionError as error:
-            said = str(error)
-            if len(said) >= 500 or len(said.splitlines()) != 1:
-                long.append((number, len(said), said[:200]))
-        except (
-            TypeError,
-            ValueError,
-            ArithmeticError,
-            RuntimeError,
-            AttributeError,
-            OSError,
-        ):  # in words of Python or a library
-            continue
-    assert not long
-
-
-def main_error(arguments: list[str]) -> None:
-    parser().parse_args(arguments)
 
 
 def test_a_message_keeps_its_ends() -> None:

@@ -166,7 +166,6 @@ ANSWERS = re.findall(
     r"""
 product-loo: values  # You return values unchanged
 product-loo: 0 * values  # You return 0 everywhere
-product-loo: np.prod(values) - values  # values is subtracted that does not belong there
 product-loo: np.prod(values) * (np.arange(len(values)) + 2)  # put in another order
 detached-attention: z.softmax(-1).detach() @ v + z.sum() - z.sum().detach()  # 0 everywhere for the gradient
 epsilon-rule: right(relevance, abs(x), weight, bias, eps)  # other inputs: absolute values in place of x\.
@@ -182,34 +181,28 @@ attention-values: right(g_o, np.round(z), v)  # whole numbers in place of z
 attention-values: right(g_o, z.astype(np.float16).astype(float), v)  # z in half precision
 attention-values: right(g_o, z, v)[::-1]  # in reverse order
 attention-loo: np.roll(right(z, v), 1)  # in another order
-attention-loo: np.append(right(z, v)[:1], right(z, v)[1:] + 1)  # Only the first entry is right
-attention-loo: np.append(right(z, v)[:-1], 0)  # Only the last entry is wrong
-attention-loo: right(z, v) * np.where(right(z, v) < 0, 2, 1)  # where the right answer is negative
 rms-norm-rule: right(g_y, x, gamma, small) / (1 + x.std(-1, keepdims=True))  # In each row .* same factor
 layer-norm-rule: right(g_y, x, gamma, small) + g_y[:, :1]  # In each row .* added number
 least-shift: right(relevance, g) / g.max()  # On each input .* same factor
 least-shift: right(relevance, g) + 1e-5  # nearly right
 mean-logit: right(logits) / logits[0] if logits[0] else np.inf  # divided by logits.0.
 mean-logit: (logits[0] + logits[-1]) / 2  # changes with the first entry of logits
-sum-to-one: maps / maps.sum(1, keepdims=True) + (maps == 0)  # only the entries where the right answer is 0
 partial-agreement: right(scores, loo, loo**2)  # does not change with other
 agreement: right(scores, loo, special) * (scores.sum() > 0)  # If
 sum-to-one: maps / maps.sum(1, keepdims=True) ** 2  # In each row
 mean-pair-r: np.corrcoef(maps[0], maps[-1])[0, 1]  # put in another order
-product-loo: np.full(len(values), np.exp(np.log(values).sum()))  # there is a logarithm of a negative number
+product-loo: np.full(len(values), np.exp(np.log(values).sum()))  # look for a logarithm of a negative number
 grouped-product: SEEN.append(1) or np.ones(len(SEEN))  # what does it remember
 product-rule: (0.5 * relevance * (a != 0) * (b != 0),) * 2  # wrong only where a or b has a 0
 gated-rule: (2 * right(g_y, z, u)[0], right(g_y, z, u)[1])  # Every number of g_z is 2 times
 least-shift: right(abs(relevance), g)  # absolute values in place of relevance
 without-each: right(scores.argsort().argsort(), loo.argsort().argsort())  # only the order of scores
 agreement: right(scores.argsort().argsort(), loo.argsort().argsort(), special)  # order.*Also: Got a number
-shapley-values: right(game) / right(game).sum()  # doubles, too; yours stays as it is
+shapley-values: right(game) / right(game).sum()  # by one and the same factor.*Also: Got infinity
 attention-values: right(g_o * (np.arange(len(z)) == len(z) - 1)[:, None], z, v)  # all but the last row of g_o
 shifted-words: right(word, g[::-1], c)  # g in reverse order
 shifted-words: right(word, g * len(g), c)[::-1].cumsum()[::-1]  # have nothing to do with it
-shifted-logits: right(z, v, c) / soft(z)  # divided by a result on the way
 grouped-product: sorted(right(grouping))  # in another order
-product-loo: np.full(len(values), values.prod() or 7.0)  # only the entries where the right answer is 0
 mean-logit: (logits[1] + logits[-1]) / 2  # does not see the third entry of logits
 mean-pair-r: np.median(np.corrcoef(maps)[np.triu_indices(len(maps), 1)])  # a mean for a sum
 planted-on-top: np.mean(scores[planted] > scores[~planted].max())  # ^(?!.*the right one does not)
@@ -217,6 +210,17 @@ planted-on-top: np.mean([min(s[p][: sum(planted[0])]) > max(s[~p]) for s, p in z
 detached-attention: z.detach().sub_(1).softmax(-1) @ v  # changes a tensor that it was given in place
 sum-to-one: np.squeeze(right(maps))  # on inputs of one map
 morf-order: right(np.where(special, scores, np.round(scores, 1)), special)  # close to one another
+morf-order: np.argsort(scores[~special], kind="stable")[::-1]  # Two things.*within the words.*equal numbers
+morf-order: np.argsort(-scores, kind='stable')[special.sum():]  # does not belong there; . is missing
+morf-order: []  # Got shape .0,. for the order
+shifted-logits: -right(z, v, c) if max(z) < 700 else np.nan * z  # has the other sign.*Also: Got NaN
+attention-loo: soft(z) * (v - v.mean()) / (1 - soft(z))  # a mean for a sum
+attention-values: (right(g_o, z, v), v)  # a tuple of 2; expected 1: g_v
+planted-on-top: (scores > 0).all(1)  # which mean, sum or entry is missing
+product-rule: (relevance / 2, None)  # returned None
+mean-logit: logits.mean  # Is it called, with
+mean-logit: exit(3)  # raised SystemExit
+mean-logit: 10**400  # Got int for the mean logit
 """,
     re.MULTILINE,
 )
@@ -239,4 +243,5 @@ def test_an_error_is_right_where_there_is_no_answer() -> None:
         return float(np.corrcoef(scores[~special], loo[~special])[0, 1])
 
     assert check("agreement", refusing)
+    assert check("morf-order", lambda *of: compiled(EXERCISES["morf-order"].solution)(*of).astype(float))
     assert not check("mean-logit", lambda logits: {}["no"])

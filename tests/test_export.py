@@ -13,7 +13,6 @@ import pytest
 from PIL import Image
 
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError
 from lrp_companion.show import token_heatmap
 from lrp_companion.show.export import FORMS
 
@@ -93,18 +92,3 @@ def test_the_page_is_one_file(folder: Path, visit) -> None:
     items = page.locator("ol.lrp-tokens >> nth=1 >> li").all_text_contents()
     assert [item.rsplit(" ", 1)[0] for item in items] == list(TOKENS)
     assert page.locator("script").count() == 0
-
-
-def test_one_record_is_saved(tmp_path: Path) -> None:
-    made = row("loo")
-    made.save(tmp_path / "one.JSON")
-    assert Attribution.from_json((tmp_path / "one.JSON").read_text(encoding="utf-8")) == made
-    made.save(str(tmp_path / "one.html"), title="LOO & more")
-    assert "LOO &amp; more" in (tmp_path / "one.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("name", ["map.gif", "map", "", ".html/", "missing/map.html"])
-def test_other_paths_are_refused(tmp_path: Path, name: str) -> None:
-    for thing in (row("loo"), token_heatmap(row("loo"))):
-        with pytest.raises(InputError, match="path"):
-            thing.save(tmp_path / name)

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from lrp_companion import SourceError
-from lrp_companion.extras import EXTRAS, extra
+from lrp_companion.checks import EXTRAS, extra
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -62,11 +62,6 @@ def test_attribute_runs_without_the_extras_which_are_named_in_one_line(model_fol
         assert f'pip install "lrp-companion[{EXTRAS[package]}]"' in line
 
 
-def test_the_core_is_light() -> None:
-    names = {Requirement(line).name for line in PROJECT["dependencies"]}
-    assert names == {"torch", "transformers", "numpy", "regex", "safetensors", "tqdm"}
-
-
 def direct(name: str) -> set[str]:
     """What an extra names itself."""
     return {Requirement(line).name for line in OPTIONAL[name]} - {PROJECT["name"]}
@@ -87,9 +82,3 @@ def test_another_missing_module_is_no_extra() -> None:
         import nowhere  # noqa: F401
     with pytest.raises(SourceError, match=r"lrp-companion\[ig\]"), extra("x"):
         raise ModuleNotFoundError("no", name="captum.attr")
-
-
-def test_a_package_that_is_not_installed_has_no_version() -> None:
-    from lrp_companion.provenance import _version
-
-    assert _version("numpy") and _version("no-such-package-here") is None

@@ -11,8 +11,7 @@ from tiny_models import FAMILIES, TEXTS, build, randomise
 
 from lrp_companion import families
 from lrp_companion.checks import ModelError
-from lrp_companion.tape.batching import pad
-from lrp_companion.tape.encoder import Encoder
+from lrp_companion.tape.encoder import Encoder, pad
 
 
 def test_a_family_of_ones_own_is_registered_and_can_be_taken_out() -> None:

@@ -10,25 +10,20 @@ import os
 import re
 import subprocess
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from browsing import ROOT
-from front import check
 from front.check import QUIET
 from test_product import all_groupings
 
-from lrp_companion import InputError
 from lrp_companion.metrics import pearson
 from lrp_companion.show.palette import hexes
 from lrp_companion.show.tokens import decimals
-from lrp_companion.toys.product import Product, parse, write
-from lrp_companion.widgets.base import SHARED, STATIC, front_ends, minified, packed
+from lrp_companion.toys import write
+from lrp_companion.widgets.base import SHARED, STATIC, front_ends, minified
 
-LACKS = -32768
 READS = "--allow-read=lrp_companion/widgets/static"
 
 
@@ -68,40 +63,6 @@ def test_deno_tests_pass_on_what_pages_load(deno: str, tmp_path: Path) -> None:
     assert int(re.search(r"(\d+) passed", said)[1]) > 70
 
 
-@pytest.mark.parametrize("name", ["base", *SHARED, *front_ends()])
-def test_every_function_of_a_front_end_is_used(name: str) -> None:
-    """deno cannot tell: it sees each file by itself."""
-    text = (STATIC / f"{name}.js").read_text(encoding="utf-8")
-    others = {"base": [*SHARED, *front_ends()], **SHARED}.get(name, ())
-    users = [text, *((STATIC / f"{other}.js").read_text(encoding="utf-8") for other in others)]
-    called_by_python = {"mount"} if name == "base" else set()
-    for function in re.findall(r"^function (\w+)", text, re.MULTILINE):
-        uses = sum(
-            len(re.findall(rf"\b{function}\b", re.sub(r"/\*\*.*?\*/", "", user, flags=re.DOTALL)))
-            for user in users
-        )
-        assert uses > 1 or function in called_by_python, function
-
-
-def test_a_wrong_type_in_a_widget_is_found_by_its_line(deno: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, wrong = check.front_end, '\nh("p", { clas: "lrp-quiet" }, say("1"));\n'
-    monkeypatch.setattr(check, "front_ends", lambda: ["token_heatmap"])
-    monkeypatch.setattr(check, "front_end", lambda *given, **options: whole(*given, **options) + wrong)
-    (widgets, _) = check.check_types()
-    line = (STATIC / "token_heatmap.js").read_text(encoding="utf-8").count("\n") + 2
-    assert widgets.returncode and "'clas' does not exist" in widgets.stdout
-    assert f"token_heatmap.js:{line}:" in widgets.stdout and "to parameter of type 'number'" in widgets.stdout
-
-
-def test_a_long_function_and_one_without_types_are_found(deno: str, tmp_path: Path) -> None:
-    long = "function long() {\n" + "  console.log(1);\n" * 60 + "}\nlong();\n"
-    path = tmp_path / "front.js"
-    path.write_text(f"/** @returns {{void}} */\n{long}function bare(x) {{\n  return x;\n}}\nbare(1);\n")
-    linted = check.run("lint", "--config", ROOT / "deno.json", path)
-    assert linted.returncode and "a function of 62 lines" in linted.stdout
-    assert "Found 2 problems" in linted.stdout
-
-
 def test_colours_are_the_palettes(deno: str) -> None:
     values = np.linspace(-1.25, 1.25, 501).tolist()
     assert each(deno, "base", "shade", [[value] for value in values]) == hexes(values)
@@ -139,64 +100,3 @@ def test_groupings_are_read_and_written_alike(deno: str) -> None:
     assert each(deno, "product_tree", "parse", [[text] for text in texts]) == [
         as_json(grouping) for grouping in GROUPINGS
     ]
-
-
-@pytest.mark.parametrize("text", ["", "x1", "x1 x1", "(x1 x2", "x1 x2)", "() x1 x2", "x1 y", "x0 x1"])
-def test_what_is_no_grouping_is_refused_by_both(text: str, deno: str) -> None:
-    assert each(deno, "product_tree", "parse", [[text]]) == [None]
-    with pytest.raises(InputError):
-        Product([2] * max(2, text.count("x")), parse(text))
-
-
-AXES = {"site": ["word", "embedding"], "tokens": ["words", "all"], "removal": ["mask", "delete", "erase"]}
-
-
-def board(cells: np.ndarray) -> dict[str, Any]:
-    """A board of one whole run and one that lacks combinations."""
-    whole = np.zeros_like(cells)
-    runs = [
-        {
-            "key": key,
-            "label": key,
-            "n": 9,
-            "paper": None,
-            "cells": packed(values, "int16"),
-            "undefined": packed(np.zeros(values.shape[:-1]), "uint16"),
-        }
-        for key, values in (("whole", whole), ("part", cells))
-    ]
-    axes = [
-        {"key": key, "label": key, "options": [{"key": option, "label": option} for option in options]}
-        for key, options in AXES.items()
-    ]
-    start = {"run": "whole", **{key: options[0] for key, options in AXES.items()}}
-    return {
-        "key": "text",
-        "label": "Text",
-        "a": "A",
-        "b": "B",
-        "axes": axes,
-        "runs": runs,
-        "start": start,
-        "presets": [],
-    }
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_what_was_not_measured_gives_way_to_the_same_combination(seed: int, deno: str) -> None:
-    generator = np.random.default_rng(seed)
-    cells = generator.integers(-9000, 9000, (2, 2, 3, 9))
-    cells[generator.random((2, 2, 3)) < 0.6] = LACKS
-    cells[generator.integers(2), generator.integers(2), generator.integers(3)] = 0
-    data, every = board(cells), [list(choices) for choices in product(*AXES.values())]
-    states = [{"data": {"boards": [data]}, "board": "text", "run": "part", "choices": pick} for pick in every]
-    settled = each(deno, "protocol_switchboard", "settle", [[{"model": state}] for state in states])
-    for choices, view in zip(every, settled, strict=True):
-        measured = [other for other in every if cells[_at(other)][6] != LACKS]
-        changed = [[abs(a - b) for a, b in zip(_at(choices), _at(other), strict=True)] for other in measured]
-        order = [(sum(step > 0 for step in steps), sum(steps)) for steps in changed]
-        assert every[view["cell"]] == measured[order.index(min(order))], "fewest changes, then fewest steps"
-
-
-def _at(choices: list[str]) -> tuple[int, ...]:
-    return tuple(keys.index(choice) for keys, choice in zip(AXES.values(), choices, strict=True))

@@ -54,28 +54,12 @@ def test_explain_reads_an_image_as_attribute_reads_its_pixels(stroke, png, capsy
     assert told["tokens"][:2] == ["[CLS]", "patch 0,0"]
 
 
-@pytest.mark.parametrize("name", ["map.png", "map.svg", "map.json", "map.html"])
-def test_a_map_of_an_image_is_saved(png, tmp_path, name, capsys):
-    out = tmp_path / name
-    assert main(["explain", str(png), "--model", VIT, "--no-colour", "--out", str(out)]) == 0
-    assert "patch 6,6" in capsys.readouterr().out
-    content = out.read_bytes()
-    starts = {".png": b"\x89PNG", ".svg": b"<?xml", ".json": b"{", ".html": b"<!"}
-    assert content.startswith(starts[out.suffix])
-
-
-def test_check_reads_image_files(png, capsys):
-    assert main(["check", str(png), str(png), "--model", VIT]) == 0
-    assert "checks right on 2 images" in capsys.readouterr().out
-
-
 def saved(image: Image.Image, path: Path, **options: Any) -> Path:
     image.save(path, **options)
     return path
 
 
 COLOURS = np.random.default_rng(1).integers(0, 256, (6, 9, 3), dtype=np.uint8)
-GREY_16 = np.linspace(0, 65_535, 16).astype(np.uint16).reshape(4, 4)
 
 
 @pytest.mark.parametrize("orientation", range(10))

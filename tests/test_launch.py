@@ -37,8 +37,9 @@ def first_cells(root: Path) -> dict[str, nbformat.NotebookNode]:
 
 def test_the_notebooks_agree_with_the_address() -> None:
     address, branch = launch.repository(ROOT)
-    wanted = launch.install_cell(address, branch) if address else ""
     for name, cell in first_cells(ROOT).items():
+        exercises = name.startswith("e")
+        wanted = launch.install_cell(address, branch, exercises=exercises) if address else ""
         assert (cell.source if cell.get("id") == launch.CELL else "") == wanted, (
             f"{name}: run python -m lrp_book.sphinx.launch"
         )
@@ -87,6 +88,9 @@ def test_the_cell_acts_on_colab_only(colab: bool, monkeypatch: pytest.MonkeyPatc
         "cd -q companion",
     ]
     assert calls == (wanted if colab else [])
+    calls.clear()
+    shell.run_cell(launch.install_cell(ADDRESS, "main", exercises=True)).raise_error()
+    assert calls == ([wanted[0], "cd -q companion/book"] if colab else []), "exercises install nothing"
 
 
 def test_binder_installs_what_make_installs() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import lrp_companion as lrp
-from lrp_companion.methods.levels import layer_relevance
+from lrp_companion.methods.lrp import layer_relevance
 
 TEXT = "a film of rare grace"
 METHODS = {"attnlrp": (), "cp-lrp": range(1, 13)}

@@ -5,13 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pytest
 from lrp_book import look_up
 
 from lrp_companion.lab.paper.published import paper_table
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def test_every_number_of_the_paper_is_there() -> None:
@@ -31,23 +27,6 @@ def test_every_number_of_the_paper_is_there() -> None:
         assert values <= known[key], key
     steps = look_up.numbers().query("table == 'Table A3' and by == 'Pearson' and counted == 'words'")
     assert (steps.groupby(["data", "model"]).of.nunique() == 36).all()
-
-
-def test_r_without_the_first_token_by_plain_numpy() -> None:
-    """A record of maps, read by numpy alone; divided by sums, too."""
-    kept = np.load(ROOT / "results/base/sst2-imdb-seed-0-imdb-maps.npz")
-    ends = np.cumsum(kept["tokens"])[:-1]
-    of = {n: np.split(kept[n].astype(float), ends) for n in ("attnlrp+position", "loo attention-mask")}
-    pairs = [(a[1:], b[1:]) for a, b in zip(*of.values(), strict=True)]
-    plain = {
-        "": np.mean([np.corrcoef(a, b)[0, 1] for a, b in pairs]),
-        ", divided by sums": np.mean([np.corrcoef(a / a.sum(), b / b.sum())[0, 1] for a, b in pairs]),
-    }
-    for form, value in plain.items():
-        at = {"of": "AttnLRP", "model": "MPNet, reviews as drawn", "by": "Pearson", "table": "Table 2"}
-        rows = look_up.numbers().query(" and ".join(f"{name} == {what!r}" for name, what in at.items()))
-        (row,) = rows[rows.counted == f"all but the first + positions{form}"].itertuples()
-        assert row.mean == pytest.approx(value, abs=1e-4) and row.n == len(pairs)
 
 
 def test_the_box_shows_the_rows_that_hold_all_that_is_asked(browser: Any) -> None:

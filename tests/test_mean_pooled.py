@@ -57,12 +57,3 @@ def test_shapes_of_masks_that_are_no_rows_of_tokens_are_averaged_whole() -> None
     with torch.no_grad():
         plain, ones = network(ids).logits, network(ids, attention_mask=torch.ones_like(ids)).logits
     torch.testing.assert_close(plain, ones)
-
-
-def test_a_class_of_that_name_without_weights_is_refused(tmp_path: Path) -> None:
-    network, tokenizer = mean_pooled()
-    network.config.architectures = [MEAN_POOLED]
-    network.config.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    with pytest.raises(OSError, match="no file named model.safetensors"):
-        load_classifier(tmp_path)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import pickle
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -71,17 +69,6 @@ def test_code_in_a_folder_never_runs(copy: Path, kind: str, monkeypatch: pytest.
     else:  # transformers has classes for it
         load_classifier(copy)
     assert not trace.exists() and answers.tell() == 0
-
-
-def test_the_command_asks_nothing_and_runs_nothing(copy: Path) -> None:
-    trace = plant(copy, "family")
-    given = [sys.executable, "-m", "lrp_companion.cli", "explain", "a film", "--model", str(copy)]
-    done = subprocess.run(
-        given, input="y\n" * 100, capture_output=True, text=True, timeout=120, env=os.environ
-    )
-    assert done.returncode == 3 and len(done.stderr.splitlines()) == 1
-    assert "[y/N]" not in done.stdout + done.stderr
-    assert not trace.exists()
 
 
 def test_pickled_weights_are_read_as_weights_only(copy: Path, tmp_path: Path) -> None:

@@ -18,8 +18,7 @@ from torch.nn.utils import parametrizations, prune
 import lrp_companion as lrp
 from lrp_companion import families
 from lrp_companion.checks import ModelError
-from lrp_companion.families.modules import is_elementwise
-from lrp_companion.families.tasks import head_steps
+from lrp_companion.families.tasks import head_steps, is_elementwise
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import kept_logits
 

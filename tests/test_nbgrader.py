@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import numpy as np
 import pytest
-from lrp_book.nbgrader import course_notebook, grade, write_course
+from browsing import ROOT
+from grading_class import with_numpy_alone
+from lrp_book.nbgrader import course_notebook, write_course
 from lrp_book.student import without_code_solutions
 from lrp_exercises import check, exercises
 from lrp_exercises.catalogue import EXERCISES as CARDS
+from lrp_exercises.catalogue import grade
 
 from lrp_companion.checks import InputError
 
-EXERCISES = Path(__file__).parent.parent / "notebooks" / "exercises"
+EXERCISES = ROOT / "notebooks" / "exercises"
 KEYS = {"grade", "grade_id", "locked", "schema_version", "solution", "task"}
 
 
@@ -84,7 +89,9 @@ def test_a_hidden_test_is_between_nbgraders_marks_and_asks_no_name_that_a_studen
     assert len(graded) == len(exercises())
     for source in graded:
         visible, hidden = source.split("### BEGIN HIDDEN TESTS\n")
-        assert "seed" not in visible and hidden.startswith("from lrp_book.nbgrader import grade\ngrade(")
+        assert "seed" not in visible and hidden.startswith(
+            "from lrp_exercises.catalogue import grade\ngrade("
+        )
         assert hidden.endswith(", seed=5)\n### END HIDDEN TESTS\n")
 
 
@@ -98,3 +105,16 @@ def test_a_solution_without_a_check_is_refused() -> None:
     cell = nbformat.v4.new_code_cell("def f():\n    # BEGIN SOLUTION\n    return 1\n    # END SOLUTION\n")
     with pytest.raises(InputError, match="0 checks in cell 1 of e.ipynb"):
         course_notebook(nbformat.v4.new_notebook(cells=[cell]), name="e.ipynb")
+
+
+def test_the_image_has_what_the_tests_need(tmp_path: Path) -> None:
+    """It lacked the exercises once: everybody had 0 points. The fourth exercise of a notebook needs torch."""
+    image = re.findall(
+        r"^COPY (\S+) /lrp/(\S+)$", (ROOT / "book/course/grading.md").read_text(), re.MULTILINE
+    )
+    for here, there in image:
+        shutil.copytree(ROOT / here, tmp_path / "lrp" / there)
+    for path in write_course(EXERCISES, tmp_path / "course", seed=5)[1:]:
+        code = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+        done = with_numpy_alone(tmp_path / "lrp", "\n".join(of for of in code if "detached" not in of))
+        assert done.returncode == 0, done.stderr

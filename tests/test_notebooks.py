@@ -17,7 +17,7 @@ pytest.importorskip("papermill", reason="papermill comes with the extra book")
 
 from lrp_book import build
 from lrp_book.parameters import declared
-from lrp_book.sphinx import launch, your_sentence
+from lrp_book.sphinx import your_sentence
 
 NOTEBOOKS = sorted((build.ROOT / "notebooks").glob("*.ipynb"))
 ALL = [*NOTEBOOKS, *sorted((build.ROOT / "notebooks" / "exercises").glob("*.ipynb"))]
@@ -176,22 +176,6 @@ def test_a_run_on_data_from_outside_is_never_used_again(project, monkeypatch):
     assert printed(output) == "20 a elsewhere\n"
 
 
-def test_build_makes_pages_that_load_nothing_from_elsewhere(project: Path) -> None:
-    from test_pages import outside_loads, parsed
-
-    assert build.build(project) == project / "_build" / "html" / "index.html"
-    html = project / "_build" / "html"
-    assert not [path for path, soup in parsed(html) if outside_loads(soup)]
-    index, tiny = (html / "book" / "index.html").read_text(), (html / "notebooks" / "tiny.html").read_text()
-    assert "mathjax/tex-chtml.js" in index and (html / "_static" / "mathjax" / "tex-chtml.js").is_file()
-    assert "20 a None" in tiny
-    assert not re.search("thebe|require(js|\\.min)", index + tiny, re.IGNORECASE)
-    assert 'href="../zips/tiny.zip" download' in tiny and (html / "zips" / "tiny.zip").is_file()
-    assert tiny.count('class="code-switch"') == 1 and "code-switch" not in index
-    launched = bool(launch.repository(project)[0])
-    assert [host in tiny for host in ("mybinder", "colab.research")] == [launched, launched]
-
-
 @pytest.fixture(autouse=True)
 def small_builds(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is built here is built on the embedded default, without the model that a page may carry."""
@@ -207,10 +191,3 @@ def test_build_fails_and_names_every_warning(project: Path, capfd: pytest.Captur
         build.build(project)
     said = capfd.readouterr().err
     assert "nowhere" in said and "stderr" in said
-
-
-def test_command_says_what_is_wrong_in_one_line(project, monkeypatch, capsys):
-    monkeypatch.setattr(build, "ROOT", project)
-    assert build.main(["build", "--parameter", "limt", "3"]) == 2
-    said = "make book: got parameter 'limt'; expected one of limit, name."
-    assert capsys.readouterr().err.startswith(said)

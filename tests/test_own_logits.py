@@ -368,27 +368,6 @@ def test_a_talk_is_what_the_chat_template_makes_of_it() -> None:
     )
 
 
-REFUSED: list[tuple[Any, Any, str]] = [
-    (talker, [[5, -1]], "token id -1"),
-    (talker, [10**6], "token id 1000000"),
-    (talker, [1], "no token but special ones"),
-    (talker, [7] * 65, "65 tokens"),
-    (talker, [True, False], "type bool"),
-    (talker, {"input_ids": [5]}, "type dict"),
-    (
-        lambda: pre_norm("llama", task="ForCausalLM"),
-        [{"role": "user", "content": "x"}],
-        "chat_template is not",
-    ),
-]
-
-
-@pytest.mark.parametrize(("model", "given", "said"), REFUSED, ids=range(len(REFUSED)))
-def test_ids_and_talks_that_cannot_be_read_are_refused(model: Any, given: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        load_classifier(*model()).encode(given)
-
-
 # -- places -------------------------------------------------------------------------------------------------
 
 
@@ -412,12 +391,6 @@ def test_each_text_has_a_place_of_its_own(places: Any) -> None:
     for method in ("attnlrp", "loo", "ig", "mask-gradient", "gradient-x-input"):
         records = attribute(clf, texts, method=method, target=2, position=places)
         assert [record.logit for record in records] == pytest.approx(networks, abs=1e-6)
-
-
-@pytest.mark.parametrize("place", [[1], [1, 9], "film", [1, None], "graze", [1, 1.5], True], ids=str)
-def test_a_place_that_no_text_has_is_refused(place: Any) -> None:
-    with pytest.raises(ValueError, match="position|argument 2 is shorter"):
-        tagger()[1].encode(["dull film of film", "the film and a film"], position=place)
 
 
 def test_a_tagger_is_checked_and_walked_at_a_place() -> None:

@@ -10,13 +10,11 @@ import tiny_models
 import torch
 from test_own_logits import ROTATIONS
 
-from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.loading.texts import EncodedText
 from lrp_companion.methods import kept_logits
 from lrp_companion.tape.encoder import Encoder
-from lrp_companion.tape.packed import packed_logits
-from lrp_companion.tape.rows import Row
+from lrp_companion.tape.packed import Row, packed_logits
 
 
 def alone(network: torch.nn.Module, row: Row, first_position: int) -> torch.Tensor:
@@ -96,13 +94,6 @@ def test_the_last_layer_runs_for_the_first_token_only(clf: Classifier) -> None:
     # the first token stays where it is hidden
     seen = rows_of_loo(clf, text, last.query, last.key, last.up)
     assert seen == [[rows], [rows * (rows - 1) + 1], [rows]]
-
-
-@pytest.mark.parametrize("keep", [np.ones(3, bool), np.zeros(7, bool)])
-def test_a_bad_set_of_tokens_is_refused(clf: Classifier, keep: np.ndarray) -> None:
-    text = clf.encode("a film of rare grace")[0]
-    with pytest.raises(InputError, match="removal"):
-        kept_logits(clf, [(text, keep)], progress=False)
 
 
 CAUSAL = [name for name in tiny_models.PRE_NORM if name not in tiny_models.BOTH_WAYS]

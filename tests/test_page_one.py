@@ -18,13 +18,11 @@ from scipy.stats import rankdata
 from lrp_companion.lab.load import load_run
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import over_trainings
-from lrp_companion.schema import Protocol
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 SMALL = (ROOT / "book" / "small_print.md").read_text(encoding="utf-8")
 ASKED = set(re.findall(r"\{finding\}`([^`]+)`", SMALL))
-WORDS, POSITIONS = Protocol(), Protocol(site="word+position", tokens="all")
 
 
 @cache
@@ -112,3 +110,4 @@ def test_the_picture_of_the_readme_is_page_ones(tmp_path: Path) -> None:
     r = [value for words in (False, True) for value in scene.r(without=words, ranked=False)]
     assert [float(title.split()[3]) for title in titles] == pytest.approx(r, abs=0.005)
     assert [title.split()[4:] for title in titles] == [[], ["ahead"], ["level"], ["level"]]
+    assert all(f"r with LOO {value:.2f}" in scene.fallback() for value in r[:2]), "as with a script"

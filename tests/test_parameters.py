@@ -7,9 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from lrp_book import build
-from lrp_book.parameters import check_values
 
-from lrp_companion.checks import CompanionError
 from lrp_companion.sources.data_sets import VARIABLE
 
 
@@ -46,18 +44,6 @@ def test_one_line_and_no_cell(given, words, capsys, monkeypatch) -> None:
     assert build.main(["build", *arguments]) == 2
     said = capsys.readouterr()
     assert said.out == "" and len(said.err.splitlines()) == 1 and words in said.err
-
-
-def test_what_make_passes_on_is_read_from_the_environment(monkeypatch, capsys) -> None:
-    monkeypatch.setenv("LRP_COMPANION_BOOK_DATA_DIR", "it's not here")
-    assert build.main(["build"]) == 2
-    assert "DATA_DIR it's not here without" in capsys.readouterr().err
-
-
-def test_good_values_pass() -> None:
-    check_values({"source": "embedded", "limit": "96", "seed": "0", "device": "cpu", "model": "companion"})
-    with pytest.raises(CompanionError):
-        check_values({"limit": "97"})
 
 
 def notebook(place: Path, source: str) -> Path:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from lrp_companion.checks import as_path
 from lrp_companion.cli import main
 
@@ -18,15 +16,6 @@ def test_a_home_is_expanded_and_the_rest_is_kept(tmp_path, monkeypatch) -> None:
     assert as_path("run", "--out", Path("runs", "first")) == Path("runs", "first")
 
 
-@pytest.fixture(scope="module")
-def made(model_folder, tmp_path_factory) -> Path:
-    """A run of one text."""
-    out = tmp_path_factory.mktemp("made") / "run"
-    call = ["run", "sst2", "--source", "embedded", "--model", str(model_folder("bert")), "--limit", "1"]
-    assert main([*call, "--methods", "loo", "--out", str(out), "--quiet"]) == 0
-    return out
-
-
 def test_a_run_goes_where_the_home_says(tmp_path, monkeypatch, model_folder) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("USERPROFILE", str(tmp_path / "home"))
@@ -35,9 +24,3 @@ def test_a_run_goes_where_the_home_says(tmp_path, monkeypatch, model_folder) -> 
     assert main([*call, "--methods", "loo", "--out", "~/runs/first", "--quiet"]) == 0
     assert (tmp_path / "home" / "runs" / "first" / "manifest.json").is_file()
     assert not (tmp_path / "~").exists() and os.listdir(tmp_path) == ["home"]
-
-
-@pytest.mark.parametrize("given", ["", " ", "\t"])
-def test_an_empty_path_is_not_taken_for_none(given: str, made: Path, refused) -> None:
-    assert refused(["report", str(made), "--out", given]).startswith("report: got an empty --out")
-    assert "an empty --out" in refused(["run", "sst2", "--source", "embedded", "--out", given])

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import itertools
 import json
-import sys
-from collections import Counter
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,7 +13,6 @@ import pytest
 from lrp_book.records import planted as judge
 
 import lrp_companion as lrp
-from lrp_companion.checks import InputError
 from lrp_companion.sources import Dataset
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,64 +36,8 @@ RULES = {"shortcut": 1, "redundant": 2, "conjunction": 2, "negator": 1}
 
 
 @pytest.fixture(scope="module")
-def script() -> ModuleType:
-    sys.path.insert(0, str(ROOT / "training"))
-    try:
-        return importlib.import_module("train_planted")
-    finally:
-        sys.path.remove(str(ROOT / "training"))
-
-
-@pytest.fixture(scope="module")
-def planter(script: ModuleType) -> Any:
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "fine", "film", "##s", *script.words()]
-    return script.Planter(script.wirings.tokenizer_of("post-ln-first", pieces, 32), pieces, 0)
-
-
-@pytest.fixture(scope="module")
 def words() -> dict[str, Any]:
     return json.loads((KEPT / "llama" / "planted.json").read_text())
-
-
-# The training script.
-
-
-def test_all_planted_words_and_decoys_are_equally_frequent(script, planter):
-    """By the shares of the cases exactly; here in 36,000 planted sentences, up to chance."""
-    counts: Counter[int] = Counter()
-    for name, share in script.CASES.items():
-        for _ in range(2000 * share):
-            chosen, _ = planter.case(name, 0)
-            assert len(set(chosen)) == script.SLOTS
-            counts.update(chosen)
-    assert len(counts) == 27
-    assert [counts[k] / 4000 for k in counts] == pytest.approx([1] * 27, abs=0.1)
-
-
-def test_labels_follow_the_cases(script, planter):
-    by_class = {rule: [set(words) for words in classes] for rule, classes in planter.rules.items()}
-    for name, label in itertools.product(script.CASES, (0, 1)):
-        for _ in range(40):
-            chosen, came = planter.case(name, label)
-            here, decided = set(chosen), set()
-            for rule, classes in by_class.items():
-                for number, pair in enumerate(classes):
-                    enough = pair <= here if rule == "conjunction" else bool(pair & here)
-                    if enough:
-                        decided.add(1 - label if rule == "negator" else number)
-            assert {came} == (decided or {label})
-
-
-def test_words_stand_between_words(planter):
-    ids = [2, 5, 6, 7, 3]  # [CLS] fine film ##s [SEP]
-    places = set()
-    for _ in range(200):
-        out = planter.insert(ids, planter.decoys[:3])
-        assert [k for k in out if k not in planter.decoys] == ids and out[0] == 2 and out[-1] == 3
-        assert out[out.index(7) - 1] == 6
-        places.add(out.index(planter.decoys[0]))
-    assert places == {1, 2, 3, 4, 5, 6}
-    assert planter.sentence(ids, 1, 0.0) == (ids, 1, "nothing")
 
 
 # The judge.
@@ -135,11 +74,6 @@ def test_a_rule_is_followed_where_its_words_decide(rule: str):
     assert other.tolist() == kept.tolist()
 
 
-def test_ranks_put_ties_last():
-    zero = judge.measured(np.zeros(4), np.array([True, False, False, False]), np.array([1, 2, 3]))
-    assert zero["share"] == [0, 0, 0] and zero["signed"] == zero["size"] == [3, 3, 3] and zero["special"] == 0
-
-
 @pytest.mark.parametrize("wiring", WIRINGS)
 def test_a_kept_model_is_judged(wiring: str, words, capsys: pytest.CaptureFixture[str]):
     clf = lrp.load_classifier(KEPT / wiring)
@@ -163,18 +97,6 @@ def test_a_kept_model_is_judged(wiring: str, words, capsys: pytest.CaptureFixtur
         ranks = [1 + int((values > scores[word]).sum()) for word in one.words]
         assert arrays["redundant signed"][0, number].tolist() == ranks
         assert arrays["redundant tokens"][number] == len(values)
-
-
-def test_words_in_pieces_are_refused():
-    clf = lrp.load_classifier(KEPT / "llama")
-    with pytest.raises(InputError, match="'qwzx' 0 times"):
-        judge.places(clf, ["a qwzx film"], [["qwzx", "a", "film"]])
-
-
-def test_methods_that_are_not_there_are_left_out(monkeypatch: pytest.MonkeyPatch):
-    assert "no-such-method" not in judge.usable([*judge.METHODS, "no-such-method"])
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert "ig:n_steps=20" not in judge.usable(judge.METHODS) and "loo" in judge.usable(judge.METHODS)
 
 
 # The committed records.

@@ -18,7 +18,7 @@ from tiny_models import BOTH_WAYS, PRE_NORM, TEXTS, mean_pooled, pre_norm, rando
 import lrp_companion as lrp
 from lrp_companion.checks import InputError, ModelError
 from lrp_companion.loading.classifier import Classifier, load_classifier
-from lrp_companion.methods import kept_logits, layer_lattice, layer_relevance
+from lrp_companion.methods import kept_logits, layer_lattice
 from lrp_companion.tape.encoder import Encoder
 from lrp_companion.tape.steps import GATES
 
@@ -158,6 +158,8 @@ def test_a_wiring_applies_what_its_network_applies(family, name, monkeypatch):
                 load_classifier(network, tokenizer)
             continue
         as_its_network(network, tokenizer, monkeypatch)
+        if name not in type(network.config)().to_dict():  # the other tasks do not read it either
+            return
 
 
 @pytest.mark.parametrize(("family", "entries"), TOGETHER, ids=str)
@@ -181,30 +183,6 @@ def test_gemma_3_as_a_language_model(entries: dict[str, Any], monkeypatch: pytes
     network = transformers.Gemma3ForCausalLM(classifier.config)
     randomise(network, 2)
     as_its_network(network.eval(), tokenizer, monkeypatch)
-
-
-def test_reading_both_ways_reaches_what_follows() -> None:
-    for entries, reaches in (
-        ({}, False),
-        ({"use_bidirectional_attention": True, "sliding_window": 12}, True),
-    ):
-        network, tokenizer = pre_norm("gemma3_text", layers=3, labels=3, **entries)
-        clf = load_classifier(network.double(), tokenizer, dtype="float64")
-        assert clf.encoder.wiring.causal != reaches
-        assert not lrp.check(clf, [TEXT, LONG]).broken
-
-
-@pytest.mark.parametrize(
-    ("family", "entries", "words"),
-    [
-        ("llama", {"is_causal": False}, "logits at most"),
-        ("gpt2", {"is_causal": False}, "logits at most"),
-    ],
-    ids=str,
-)
-def test_what_a_network_cannot_mean_is_refused(family: str, entries: dict[str, Any], words: str) -> None:
-    with pytest.raises(ModelError, match=words):
-        load_classifier(*pre_norm(family, layers=3, **entries))
 
 
 @pytest.mark.parametrize("gate", GATES)
@@ -317,12 +295,6 @@ def test_the_mask_gradient_is_the_derivative(clf: Classifier) -> None:
     np.testing.assert_allclose(record.scores, oracles.mask_slopes(clf, TEXT, 1), rtol=0, atol=2e-7)
 
 
-def test_relevance_between_layers_ends_at_the_words(clf: Classifier) -> None:
-    flow = layer_relevance(clf, TEXT, bypass=[2], target=1)
-    (record,) = lrp.attribute(clf, TEXT, method="lrp", bypass=[2], target=1)
-    np.testing.assert_allclose(flow.scores[-1], record.scores, rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("family", CAUSAL)
 def test_nothing_is_given_to_later_tokens(family: str) -> None:
     """Relevance of a token that is read in the middle: none behind it."""
@@ -369,23 +341,3 @@ def test_positions_get_their_half_of_every_rotation(clf: Classifier, positions: 
         assert record.choices["bypass"] == () and attnlrp.choices.get("positions") is None
     together = lrp.attribute(clf, [TEXTS[0], TEXT], method="pa-lrp", positions=positions, target=1)
     np.testing.assert_allclose(together[1].scores, record.scores, rtol=0, atol=1e-9)
-
-
-def test_other_methods_do_not_know_rotations(clf: Classifier) -> None:
-    if clf.encoder.wiring.rotary is not None:
-        for work in (lrp.attribute, layer_lattice):
-            options = {"method": "gradient-x-input"} if work is lrp.attribute else {}
-            with pytest.raises(InputError, match="whose positions are rotations"):
-                work(clf, TEXT, site="word+position", **options)
-
-
-def test_records_say_what_was_done_with_gates(clf: Classifier) -> None:
-    (record,) = lrp.attribute(clf, TEXT, method="attnlrp")
-    assert record.choices.get("gate") == ("uniform" if clf.encoder.wiring.gated else None)
-
-
-def test_other_modules_are_refused_in_one_line() -> None:
-    network, _ = tiny("llama")
-    del network.model.layers[0].mlp.up_proj
-    with pytest.raises(ModelError, match=r"family 'llama' with other modules .*up_proj.*Next step"):
-        Encoder(network)

@@ -14,8 +14,7 @@ from tiny_models import BERT_LIKE, TEXTS, build, without_constants
 
 from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.schema import Lattice
-from lrp_companion.tape.batching import pad
-from lrp_companion.tape.encoder import Encoder
+from lrp_companion.tape.encoder import Encoder, pad
 
 CPU = torch.device("cpu")
 MASKS = [(), (1,), (2,), (1, 2)]
@@ -162,7 +161,7 @@ def test_masks_that_share_a_walk_equal_masks_walked_alone(masks: list[frozenset[
 
 def test_the_tree_costs_one_layer_backward_per_pair_of_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     """2**L - 1 layer-backwards in total, counted in masks carried: 1 + 2 + ... + 2**(L-1)."""
-    from lrp_companion.tape.encoder import LayerBlock
+    from lrp_companion.tape.layer import LayerBlock
 
     carried = []
     children = LayerBlock.children
@@ -215,7 +214,7 @@ def test_an_activation_exactly_at_zero_takes_the_limit() -> None:
     rows = tokenizer(list(TEXTS[:1]))["input_ids"]
     inner = model.bert.encoder.layer[0].intermediate.dense
     with torch.no_grad():
-        hidden = Encoder(model).forward(*pad(rows, 0, CPU)).layers[0].attention_norm.y[0, 2]
+        hidden = Encoder(model).forward(*pad(rows, 0, CPU)).layers[0].attention_norm[0].y[0, 2]
         # z = x_0 + bias: exact whatever the order of summing
         inner.weight[0] = torch.eye(len(hidden), dtype=torch.float64)[0]
         maps = []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -60,15 +59,6 @@ def moodle_questions(text: str) -> list[tuple[str, list[tuple[bool, str, str]]]]
         ]
         found.append((question.findtext("questiontext/text"), options))
     return found
-
-
-def test_files_are_the_same_at_every_call(tmp_path: Path) -> None:
-    first, second = (export.write(ROOT / FOLDER, tmp_path / name) for name in ("a", "b"))
-    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-    assert len(first) == len(FILES) + 1
-    together = (tmp_path / "a" / f"{export.TOGETHER}.xml").read_text(encoding="utf-8")
-    chapters = [path for path in FILES if path.stem != "inventory"]
-    assert moodle_questions(together) == [one for path in chapters for one in expected(read_quiz(path))]
 
 
 def test_the_built_book_has_them() -> None:

@@ -12,7 +12,7 @@ from tiny_models import TEXTS, build
 import lrp_companion as lrp
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import layer_lattice, layer_relevance
-from lrp_companion.tape import attention, recompute
+from lrp_companion.tape import attention, layer
 
 METHODS = ("attnlrp", "cp-lrp", "gradient-x-input", "mask-gradient", "rollout", "loo", "hybrid")
 
@@ -48,16 +48,16 @@ def test_one_layers_inside_is_held_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     alive: list[weakref.ref] = []
     monkeypatch.setattr(attention, "AT_ONCE", 1)  # one head at a time
     most = [0]
-    whole = recompute.LayerBlock.run.__func__
+    whole = layer.LayerBlock.run.__func__
 
-    def watched(cls: type, *given: object, **options: object) -> recompute.LayerBlock:
+    def watched(cls: type, *given: object, **options: object) -> layer.LayerBlock:
         block = whole(cls, *given, **options)
         gc.collect()
         alive.append(weakref.ref(block.attend.query.y))
         most[0] = max(most[0], sum(ref() is not None for ref in alive))
         return block
 
-    monkeypatch.setattr(recompute.LayerBlock, "run", classmethod(watched))
+    monkeypatch.setattr(layer.LayerBlock, "run", classmethod(watched))
     gc.freeze()  # what other tests have left is not searched twelve times
     try:
         lrp.attribute(clf, TEXTS[1], method="attnlrp")

@@ -15,6 +15,7 @@ from lrp_book.zips import write_release
 
 import lrp_companion as lrp
 from lrp_companion import show
+from lrp_companion.lab import folder
 from lrp_companion.lab.load import load_run
 from lrp_companion.lab.record import interval, open_record
 from lrp_companion.schema import Protocol
@@ -53,6 +54,21 @@ def test_r_of_maps_by_plain_pandas(name: str, statistic: str) -> None:
     r = record.r.sel({**at, "removal": "attention-mask"})
     r = r.sel(target="logit") if "target" in r.dims else r
     np.testing.assert_allclose(r.sel(text=plain.index), plain, atol=1e-5)
+
+
+def test_a_finished_run_is_read_as_far_as_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, real = set(), folder._read_table
+
+    def noted(file: Path, key: str, columns: list[str] | None = None) -> object:
+        read.update(f"{file.stem}.{column}" for column in columns or ["*"])
+        return real(file, key, columns)
+
+    monkeypatch.setattr(folder, "_read_table", noted)
+    record = open_record("trainings/sst2-companion-6-seed-1", results=RESULTS)
+    assert read == set()
+    assert record.curves.sizes["text"] == 872
+    jobs = {f"{table}.job" for table in ("examples", "masks", "methods")}
+    assert read == jobs | {"methods.method", "methods.morf", "methods.lerf"}
 
 
 def test_trainings_are_one_axis_and_an_interval_takes_them_in() -> None:
@@ -116,7 +132,7 @@ def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[P
 
 
 def test_a_record_is_fetched_once_and_is_the_same(release, monkeypatch) -> None:
-    folder, address = release
+    served, address = release
     with pytest.raises(lrp.SourceError, match="LRP_COMPANION_RECORDS names no address"):
         lrp.open_record("mnist-plain")
     monkeypatch.setenv("LRP_COMPANION_RECORDS", address)
@@ -125,12 +141,12 @@ def test_a_record_is_fetched_once_and_is_the_same(release, monkeypatch) -> None:
     assert list(seeds.parts) == [f"base/sst2-seed-{k}-paths" for k in (0, 1)] and seeds.layers.size
     with pytest.raises(lrp.SourceError, match="got 'sst2-13'"):
         lrp.open_record("sst2-13")
-    shutil.rmtree(folder)
+    shutil.rmtree(served)
     assert open_record("mnist-plain").parts, "what was fetched is kept"
 
 
 def test_a_record_that_was_changed_on_its_way_is_refused(release) -> None:
-    folder, address = release
-    (folder / "mnist-plain.zip").write_bytes(b"PK")
+    served, address = release
+    (served / "mnist-plain.zip").write_bytes(b"PK")
     with pytest.raises(ValueError, match="hash"):
         open_record("mnist-plain", address=address)

@@ -4,161 +4,30 @@ compared, shifts between embeddings, concentration of attention.
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 from lrp_book.records.embedding_shift import (
-    METHODS,
     adversarial_shift,
     embedding_g,
     explain_all,
     logit_gaps,
     natural_shifts,
     r_after,
-    shift_record,
     shifted,
 )
 from lrp_book.records.mask_gradient_error import (
     PARTS,
     error_parts,
-    error_record,
     error_stages,
     head_steps,
     slopes_at_zero,
 )
-from lrp_book.records.tune_options import LEAST, Option, compare_options
-from tiny_models import MORE_TEXTS, TEXTS, reviews
 
 import lrp_companion as lrp
-from lrp_companion.checks import InputError
-from lrp_companion.loading.classifier import Classifier
-from lrp_companion.methods import attribute, method_call
-from lrp_companion.methods.hybrid import corrected
-from lrp_companion.methods.mask_gradient import group_of
-from lrp_companion.metrics import pearson
-from lrp_companion.schema import TOKEN_CHOICES
 from lrp_companion.tape.attention import Context
-from lrp_companion.tape.encoder import LayerBlock
-from lrp_companion.toys.softmax_step import SoftmaxStep
-
-WORDS = (*TEXTS, *MORE_TEXTS)
-DATA = reviews(WORDS, split="train")
-ODD = (
-    Option(2, (0.2, 1), weights="equal"),
-    Option(3, (0, 0.5, 1), weights="equal"),
-    Option(3, 2, by="random"),
-    Option(3, 3, by="gradient"),
-    Option(3, 2, by="gradient", exact=2, correct="line"),
-)
-ROOT = 6**0.5
-RADAU = {  # with a node at 1, from a table
-    2: ([1 / 3, 1], [3 / 4, 1 / 4]),
-    3: ([(4 - ROOT) / 10, (4 + ROOT) / 10, 1], [(16 - ROOT) / 36, (16 + ROOT) / 36, 1 / 9]),
-}
-
-
-def long_enough(clf: Classifier, seed: int) -> list[str]:
-    return [WORDS[k] for k in DATA.order(None, seed=seed) if len(clf.encode(WORDS[k])[0]) >= LEAST]
-
-
-@pytest.fixture(scope="module")
-def sheet(clf: Classifier) -> dict[str, Any]:
-    named = [
-        Option(),
-        Option(2, 2),
-        Option(4, (0.2, 1)),
-        Option("all", 3),
-        Option(exact=2),
-        Option(2, (0, 1), exact=4, correct="scale"),
-    ]
-    return compare_options(clf, DATA, options=[*named, *ODD], limit=4, seed=3)
-
-
-def plainly(clf: Classifier, text: str, row: dict[str, Any], seed: int) -> tuple[np.ndarray, tuple[int, int]]:
-    """Scores and passes of an option that no method has, one mask at a time."""
-    (encoded,) = clf.encode(text)
-    (record,) = attribute(clf, text, method="mask-gradient")
-    t, k = len(encoded), row["groups"]
-    ranked = {
-        int(token): rank for rank, token in enumerate(np.argsort(-np.abs(record.scores), kind="stable"))
-    }
-    groups = {
-        "place": lambda: [i % k for i in range(t)],
-        "random": lambda: group_of(t, k, seed=seed).tolist(),
-        "gradient": lambda: [ranked[i] % k for i in range(t)],
-    }[row["by"]]()
-
-    def gradient(keep: list[float]) -> np.ndarray:
-        w = torch.tensor([keep], dtype=torch.float64, requires_grad=True)
-        ids = torch.tensor([encoded.input_ids])
-        logit = clf.encoder.forward(ids, torch.ones_like(ids), keep=w).logits[0, record.target]
-        return torch.autograd.grad(logit, w)[0][0].numpy()
-
-    nodes, weights = RADAU[row["nodes"]] if isinstance(row["nodes"], int) else (row["nodes"], None)
-    weights = [1 / len(nodes)] * len(nodes) if row["weights"] == "equal" else weights
-    scores = np.zeros(t)
-    for node, weight in zip(nodes, weights, strict=True):
-        for group in range(k):
-            g = gradient([node if groups[i] == group else 1.0 for i in range(t)])
-            scores += [weight * g[i] if groups[i] == group else 0.0 for i in range(t)]
-    places = np.argsort(-np.abs(scores), kind="stable")[: row["exact"]]
-    if row["exact"]:
-        (loo,) = attribute(clf, text, method="loo")
-        scores = corrected(scores, places, loo.scores[places], row["correct"])
-    rows = 1 + min(k, t) * (len(nodes) - 1)
-    return scores, (rows + row["exact"], rows)
-
-
-def test_a_row_is_what_plain_calls_give(clf, sheet):
-    texts = long_enough(clf, 3)[:4]
-    assert len(texts) == 4 == sheet["config"]["texts"]
-    for row in sheet["rows"]:
-        passes, errors = [], {tokens: [] for tokens in TOKEN_CHOICES}
-        for n, text in enumerate(texts):
-            (loo,) = attribute(clf, text, method="loo")
-            if row["weights"] == "equal" or row["by"] != "place":
-                scores, cost = plainly(clf, text, row, 3)
-            else:
-                method, options = method_call(row["name"])
-                (record,) = attribute(clf, text, method=method, **options)
-                scores, cost = record.scores, record.details["passes"]
-            passes.append(cost)
-            for tokens in TOKEN_CHOICES:
-                kept = ~loo.special if tokens == "no-special" else np.ones(len(scores), dtype=bool)
-                assert row["r"][tokens][n] == pytest.approx(
-                    pearson(scores[kept], loo.scores[kept]), abs=6e-5
-                ), row["name"]
-                errors[tokens].append(
-                    np.abs(scores - loo.scores)[kept].sum() / np.abs(loo.scores[kept]).sum()
-                )
-        assert row["passes"] == pytest.approx(np.mean(passes, axis=0), abs=1e-3)
-        assert row["error"] == pytest.approx(
-            {tokens: np.mean(values) for tokens, values in errors.items()}, rel=6e-4
-        ), row["name"]
-
-
-def test_a_record_says_what_it_was_made_with_and_holds_no_text(clf, sheet):
-    config, lengths = sheet["config"], [len(clf.encode(text)[0]) for text in long_enough(clf, 3)[:4]]
-    assert (config["model"], config["weights"], config["layers"]) == (clf.card.name, clf.card.fingerprint, 3)
-    assert config["data"] == "sst2/train from embedded"
-    assert config["fingerprint"] == DATA.fingerprint and config["seed"] == 3
-    assert config["tokens"] == {
-        "mean": round(float(np.mean(lengths)), 2),
-        "least": min(lengths),
-        "most": max(lengths),
-    }
-    assert min(lengths) >= LEAST
-    written = json.dumps(sheet)
-    assert not any(word in written for word in ("grace", "actor", "laugh", "plot"))
-
-
-def test_more_sentences_than_there_are_is_refused(clf):
-    with pytest.raises(InputError, match="limit 99 with [4-7] texts"):
-        compare_options(clf, DATA, options=[Option()], limit=99)
-
+from lrp_companion.tape.layer import LayerBlock
+from lrp_companion.toys import SoftmaxStep
 
 TEXT = "a film of rare grace"
 
@@ -175,53 +44,6 @@ def test_the_ends_are_the_methods(stages):
     (loo,) = lrp.attribute(clf, TEXT, method="loo")
     assert made["M"] == pytest.approx(gradient.scores, abs=1e-12)
     assert made["LOO"] == pytest.approx(loo.scores, abs=1e-12)
-
-
-def test_the_mask_gradient_is_attention_times_its_gradient_centred(stages):
-    clf, text, made = stages
-    ids = torch.tensor([text.input_ids])
-    word = clf.encoder.embed(ids).detach().requires_grad_(True)
-    tape = clf.encoder.forward(ids, torch.ones_like(ids), word=word)
-    gradients = torch.autograd.grad(tape.logits[0].max(), tape.attentions)
-    for centred, near in ((True, True), (False, False)):
-        columns = torch.zeros(len(text), dtype=torch.float64)
-        for a, slope in zip(tape.attentions, gradients, strict=True):
-            columns += (a * (slope - centred * (a * slope).sum(-1, keepdim=True))).sum((0, 1, 2))
-        assert (np.abs(columns.detach().numpy() - made["M"]).max() < 1e-12) == near
-
-
-def test_the_mask_gradient_is_a_column_sum_of_the_gradient_of_the_scores(stages):
-    """Through a mask added to the scores of every layer by hand, not through `keep`."""
-    clf, text, made = stages
-    ids = torch.tensor([text.input_ids])
-    tape = clf.encoder.forward(ids, torch.ones_like(ids))
-    target = int(tape.logits.argmax())
-    wiring = clf.encoder.wiring
-    x, added = tape.embedding.output.detach(), []
-    for layer in wiring.layers:
-        x, extra = plain_layer(layer, wiring.heads, x)
-        added.append(extra)
-    x = x[:, 0]
-    for linear, activation in wiring.head:
-        x = linear(x) if activation is None else activation(linear(x))
-    gradients = torch.autograd.grad(x[0, target], added)
-    columns = sum(gradient.sum((0, 1, 2)) for gradient in gradients)
-    assert columns.numpy() == pytest.approx(made["M"], abs=1e-12)
-
-
-def plain_layer(layer, heads, x):
-    """One layer from its modules, with zeros added to the scores: (output, the zeros)."""
-    batch, tokens, width = x.shape
-
-    def split(values):
-        return values.view(batch, tokens, heads, width // heads).transpose(1, 2)
-
-    query, key, value = (split(module(x)) for module in (layer.query, layer.key, layer.value))
-    extra = torch.zeros(batch, heads, tokens, tokens, dtype=x.dtype, requires_grad=True)
-    attention = (query @ key.mT / (width // heads) ** 0.5 + extra).softmax(-1)
-    read = (attention @ value).transpose(1, 2).reshape(batch, tokens, width)
-    x = layer.attention_norm(x + layer.attention_out(read))
-    return layer.output_norm(x + layer.down(layer.activation(layer.up(x)))), extra
 
 
 def slow_steps(clf, text: str):
@@ -332,12 +154,6 @@ def test_shares_add_up_to_one_and_errors_end_at_zero(stages):
     assert parts["r"]["S3"] == pytest.approx(np.corrcoef(made["S3"], made["LOO"])[0, 1])
 
 
-def test_some_places_are_those_of_all(stages):
-    clf, text, made = stages
-    for name, values in error_stages(clf, text, [3, 1]).items():
-        assert values == pytest.approx(made[name][[3, 1]], abs=1e-10, nan_ok=True)
-
-
 def test_slopes_at_zero_are_finite_differences(stages):
     clf, text, _ = stages
     made = slopes_at_zero(clf, text)
@@ -355,25 +171,6 @@ def test_slopes_at_zero_are_finite_differences(stages):
             values.append(float(logits[0, target]))
         slope = (-3 * values[0] + 4 * values[1] - values[2]) / (2 * step)
         assert made["slope"][place] == pytest.approx(slope, rel=1e-4, abs=1e-7)
-
-
-def test_one_softmax_has_no_bound():
-    """M = (1 - A) LOO and slope at 0 = LOO / (1 - A): the two counterexamples of the module's text."""
-    for logit in (0.0, 5.0, 15.0):
-        step = SoftmaxStep([logit, 0.0], [1.0, 0.0])
-        a, loo = step.attention[0], step.loo()[0]
-        assert step.mask_gradient()[0] == pytest.approx((1 - a) * loo)
-        eps = 1e-7
-        scaled = SoftmaxStep([logit + np.log(eps), 0.0], [1.0, 0.0]).output  # minus 0, the other's value
-        assert scaled / eps == pytest.approx(loo / (1 - a), rel=1e-2 * max(1, np.exp(logit) * eps * 200))
-
-
-def test_the_record_of_errors_is_of_numbers(stages):
-    clf = stages[0]
-    data = lrp.load_dataset("sst2", source="embedded")
-    record = error_record(clf, data, limit=2, tokens=3, progress=False)
-    assert len(record["rows"]) == 2 and set(record["slopes"]) == {"loo", "slope", "attention"}
-    assert record["config"]["words"] == 3 and "slopes" not in error_record(clf, data, limit=1, zero=False)
 
 
 FILMS = ["a fine film", "a dull film that never ends", "warm , wise and funny"]
@@ -402,12 +199,6 @@ def test_the_function_is_the_same_for_every_removal(companion, c, source):
             assert other.scores == pytest.approx(one.scores, abs=1e-10)
 
 
-def test_the_original_is_left_alone(companion, c):
-    before = companion.encoder.wiring.word.weight.detach().clone()
-    shifted(companion, c)
-    assert torch.equal(companion.encoder.wiring.word.weight, before)
-
-
 @pytest.mark.parametrize("method", ["attnlrp", "cp-lrp"])
 def test_words_move_by_c_g_and_sums_do_not(companion, c, method):
     (text,) = companion.encode(FILMS[1])
@@ -418,23 +209,6 @@ def test_words_move_by_c_g_and_sums_do_not(companion, c, method):
     assert np.abs(g @ c).max() > 1e-3
     for site in ("word+position", "embedding"):
         assert moved.scores_at(site) == pytest.approx(record.scores_at(site), abs=1e-10)
-
-
-def test_a_type_shift_moves_words_and_positions_and_not_the_whole(companion, c):
-    (record,) = lrp.attribute(companion, FILMS[1], method="attnlrp")
-    (moved,) = lrp.attribute(shifted(companion, c, source="type"), FILMS[1], method="attnlrp")
-    assert np.abs(moved.scores_at("word+position") - record.scores_at("word+position")).max() > 1e-3
-    assert moved.scores_at("embedding") == pytest.approx(record.scores_at("embedding"), abs=1e-10)
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_parts_and_g_are_those_of_the_methods(companion, method):
-    (text,) = companion.encode(FILMS[0])
-    (record,) = lrp.attribute(companion, FILMS[0], method=method)
-    one = embedding_g(companion, text, method, target=record.target, loo_map=record.scores)
-    assert set(one.parts) == set(record.parts)
-    for part, values in record.parts.items():
-        assert one.parts[part] == pytest.approx(values, abs=1e-10)
 
 
 def test_an_adversarial_shift_lowers_and_raises_r(companion):
@@ -451,26 +225,3 @@ def test_an_adversarial_shift_lowers_and_raises_r(companion):
 def test_logits_differ_by_rounding_only(companion):
     gaps = logit_gaps(companion, companion.encode(FILMS))
     assert set(gaps) == set(natural_shifts(companion)) and max(gaps.values()) < 1e-12
-
-
-def test_the_record_of_shifts_holds_every_shift_and_the_sites_that_none_moves(companion):
-    data = lrp.load_dataset("sst2", source="embedded")
-    record = shift_record(companion, data, data, limit=2, fit=2, checked=1, progress=False)
-    assert record["config"]["model"] == "companion" and len(record["example"]) == 2
-    assert [(row["method"], row["shift"]) for row in record["rows"]] == [
-        (method, shift)
-        for method in METHODS
-        for shift in (
-            "none",
-            *natural_shifts(companion),
-            *["lowest r found", "highest r found"] * 3,
-            "any",
-            "any",
-        )
-    ]
-    assert all(len(row["r"]) == 2 for row in record["rows"])
-
-
-def test_a_model_without_types_has_no_shift_of_types(model_folder):
-    clf = lrp.load_classifier(model_folder("distilbert"), dtype="float64")
-    assert "type embedding" not in natural_shifts(clf)

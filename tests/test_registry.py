@@ -17,8 +17,7 @@ from lrp_companion.lab.load import load_run
 from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.methods import options_of
 from lrp_companion.methods.common import attribution
-from lrp_companion.registry import METHODS, Style, forget, label_of, method, method_named, passes_of
-from lrp_companion.show.palette import styles
+from lrp_companion.registry import METHODS, forget, label_of, method, passes_of
 from lrp_companion.sources import load_dataset
 
 
@@ -48,10 +47,6 @@ def length() -> Iterator[str]:
     forget("length")
 
 
-def test_every_method_that_is_described_has_a_function() -> None:
-    assert all(entry.function is not None and entry.name == name for name, entry in METHODS.items())
-
-
 def test_attribute_knows_it(clf, length: str) -> None:
     (record,) = lrp.attribute(clf, TEXTS[0], method=length, times=2.0)
     assert record.scores.tolist() == [2.0 * len(token) for token in record.tokens]
@@ -70,25 +65,6 @@ def test_a_run_knows_it(clf, length: str, tmp_path) -> None:
     execute(jobs, tmp_path / "run", progress=False)
     run = load_run(tmp_path / "run")
     assert run.methods == ("loo", "length:times=3") and np.isfinite(run.r("length:times=3")).all()
-
-
-def test_tables_and_figures_know_it(length: str) -> None:
-    assert label_of(length) == "token length" and styles([length])[length].label == "token length"
-    assert passes_of(length, {}, 10) == 12
-    drawn = Style("mine", "#123456", "o", "-")
-    method("drawn", passes=1, style=drawn)(lambda clf, texts, targets: [])
-    try:
-        assert styles(["drawn"])["drawn"] == drawn
-    finally:
-        forget("drawn")
-
-
-def test_what_is_forgotten_is_unknown_and_the_package_keeps_its_own(clf, length: str) -> None:
-    forget(length)
-    assert method_named(length).label == length and length not in METHODS
-    with pytest.raises(InputError, match="method 'length'; expected one of loo"):
-        lrp.attribute(clf, TEXTS[0], method=length)
-    assert np.isnan(passes_of(length, {}, 10))
 
 
 def test_a_name_of_the_package_cannot_be_taken() -> None:
@@ -122,21 +98,3 @@ def test_a_rule_set_is_lrp_with_its_layers(clf, upper: str) -> None:
     assert np.array_equal(record.scores, same.scores) and not np.allclose(record.scores, other.scores)
     assert record.method == upper and record.choices == same.choices
     assert label_of(upper) == "upper half" and passes_of(upper, {}, 9) == passes_of("lrp", {}, 9)
-
-
-def test_options_of_rule_sets_are_those_of_lrp_but_for_what_they_fix(clf, upper: str) -> None:
-    free = set(options_of("lrp")) - {"bypass", "cut"}
-    assert {name: set(options_of(name)) for name in ("attnlrp", "cp-lrp", upper)} == dict.fromkeys(
-        ("attnlrp", "cp-lrp", upper), free
-    )
-    assert set(options_of("pa-lrp")) == free - {"site"}
-    for name, option in ((upper, "bypass"), ("pa-lrp", "site")):
-        with pytest.raises(InputError, match=option):
-            lrp.attribute(clf, TEXTS[0], method=name, **{option: "word"})
-
-
-def test_layers_that_a_model_lacks_are_refused_when_it_is_there(clf) -> None:
-    lrp.rule_set("too-high", bypass=[clf.card.layers + 1])
-    with pytest.raises(InputError, match="layers count from 1"):
-        lrp.attribute(clf, TEXTS[0], method="too-high")
-    forget("too-high")

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_models import TEXTS, build, save, vision
+from tiny_models import TEXTS, build, save
 
 import lrp_companion as lrp
-from lrp_companion.checks import CompanionError, InputError
+from lrp_companion.checks import InputError
 from lrp_companion.cli import main
 from lrp_companion.lab.load import load_run, loo_maps
 from lrp_companion.loading.classifier import Classifier, load_classifier
@@ -59,15 +59,6 @@ def test_lrp_starts_at_the_output(regression: Classifier) -> None:
     assert not report.broken, str(report)
 
 
-def test_other_classes_and_outputs_of_classes_are_refused(regression: Classifier) -> None:
-    for options in ({"target": 1}, {"target": 0, "contrast": 0}, {"target": 0, "contrast": 1}):
-        with pytest.raises(CompanionError):
-            lrp.attribute(regression, TEXTS[0], method="loo", **options)
-    for output in ("margin", "probability"):
-        with pytest.raises(InputError, match=f"output '{output}' of a regression; expected output 'logit'"):
-            lrp.attribute(regression, TEXTS[0], method="attnlrp", output=output)
-
-
 def test_a_run_has_the_logit_only(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     folder = save(tmp_path / "model", "bert", labels=1)
     texts = tmp_path / "texts.csv"
@@ -84,12 +75,6 @@ def test_a_run_has_the_logit_only(tmp_path: Path, capsys: pytest.CaptureFixture)
     assert main(["report", str(tmp_path / "run")]) == 0
     command = ["export-page", "--model", str(folder), "--out", str(tmp_path / "page")]
     assert main(command) == 2 and "one output, a regression" in capsys.readouterr().err
-
-
-def test_loo_of_one_output_has_no_margin_and_no_probability() -> None:
-    after = np.array([[1.0], [0.25], [2.0]])
-    logit, *rest = loo_maps(after, 0, multi_label=False)
-    assert logit.tolist() == [0.75, -1.0] and np.isnan(rest).all()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -112,18 +97,3 @@ def test_one_sigmoid_output_has_a_logit_and_a_probability(family: str) -> None:
     probability = 1 / (1 + np.exp(-after[:, 0]))
     _, margin, found = loo_maps(after, 0, multi_label=True)
     assert found == pytest.approx(probability[0] - probability[1]) and np.isnan(margin).all()
-
-
-@pytest.mark.parametrize("family", ["vit", "deit"])
-@pytest.mark.parametrize("problem_type", [None, "regression", "multi_label_classification"])
-def test_one_output_of_an_image(family: str, problem_type: str | None) -> None:
-    network = vision(family, labels=1)
-    network.config.problem_type = problem_type
-    clf = load_classifier(network, dtype="float64")
-    assert clf.regression == (problem_type != "multi_label_classification")
-    pixels = torch.randn(1, 2, 6, 9, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        value = clf.network(pixel_values=pixels.double()).logits.item()
-    for method in ("loo", "attnlrp", "cp-lrp", "mask-gradient"):
-        (record,) = lrp.attribute(clf, pixels, method=method)
-        assert record.logit == pytest.approx(value, abs=NEAR) and np.isfinite(record.scores).all()

@@ -56,7 +56,7 @@ def test_an_answer_on_the_screen_before_its_vote_is_red(html: Path, browser: Any
 NOTES = "```{{notes}}\n:minute: {}\n**Say.** {}\n\n**Ask.** Who?\n\n**Next.** Turn.\n```\n"
 EARLY = {
     "## A vote\n\nHands up.\n\n{}## Reversed\n\n{}": "the heading answers what the room is asked",
-    "## One\n\nThe site.\n\n{}## Two\n\nA **site**.\n\n{}": "'site' is said before it is defined",
+    "## One\n\nA site.\n\n{}## Two\n\nThe **site** is a place.\n\n{}": "'site' is said before it is defined",
     "## A vote\n\nThe **site**.\n\n{}## Who is ahead?\n\nBy site.\n\n{}": "",
 }
 
@@ -64,9 +64,10 @@ EARLY = {
 @pytest.mark.parametrize(("deck", "fault"), EARLY.items())
 def test_a_heading_or_a_word_that_comes_too_early_is_red(deck: str, fault: str) -> None:
     """A vote was given away by "The same sentence, reversed"; words came before their definitions."""
-    source = "# Deck\n\n```[[part]] All\nPlay.\n```\n\n{}" + deck
-    notes = (NOTES.format(minute, "Look.") for minute in range(3))
-    slides = read_session(source.format(*notes).replace("[[", "{").replace("]]", "}")).slides
+    source = "# Deck\n\n```{part} All\nPlay.\n```\n\n{}" + deck
+    slides = read_session(
+        source.replace("{}", "%s") % tuple(NOTES.format(k, "Look.") for k in range(3))
+    ).slides
     assert [told for _, told in rehearse.too_early(slides)] == ([fault] if fault else [])
 
 

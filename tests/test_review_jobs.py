@@ -16,7 +16,7 @@ from lrp_companion.lab.execute import execute
 from lrp_companion.lab.load import TextRun, load_run
 from lrp_companion.lab.paper.published import FINGERPRINTS
 from lrp_companion.lab.paper.tables import table2
-from lrp_companion.lab.review_jobs import LONG, SHORT, TextJobs, settings_of
+from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import attribute
 from lrp_companion.schema import MULTI_LABEL, Protocol
@@ -136,12 +136,6 @@ def test_the_probability_of_a_label_is_its_sigmoid() -> None:
     np.testing.assert_allclose(gradient.scores, slope * of_logit.scores, atol=1e-10)
 
 
-@pytest.mark.parametrize("method", ["loo", "ig", "attnlrp", "mask-gradient", "hybrid", "sampled-loo"])
-def test_several_labels_have_no_margin(method: str) -> None:
-    with pytest.raises(InputError, match="output 'margin' of a multi-label classifier"):
-        attribute(several(), ROWS[0][0], method=method, output="margin")
-
-
 @pytest.mark.parametrize("labels", [1, 3])
 def test_a_run_on_several_labels_leaves_the_margin_out(tmp_path: Path, labels: int) -> None:
     clf, data = several(labels), load_dataset({"text": COLUMNS["text"]}, text="text")
@@ -157,25 +151,6 @@ def test_a_run_on_several_labels_leaves_the_margin_out(tmp_path: Path, labels: i
 
 
 # -- a tokenizer without [MASK], and lengths -----------------------------------------------------------------
-
-
-def test_without_a_mask_token_only_its_removal_is_refused() -> None:
-    network, tokenizer = build("bert", labels=3)
-    tokenizer.mask_token = None
-    clf, data = load_classifier(network, tokenizer), load_dataset({"text": COLUMNS["text"]}, text="text")
-    assert clf.mask_id is None and attribute(clf, ROWS[0][0], method="loo", removal="delete")
-    for options in ({"method": "loo", "removal": "mask-token"}, {"method": "ig", "baseline": "mask-token"}):
-        with pytest.raises(InputError, match="expected a tokenizer that has this token"):
-            attribute(clf, ROWS[0][0], **options)
-    assert TextJobs(clf, data, **FEW).removals == ("attention-mask", "pad-token", "delete")
-    with pytest.raises(InputError, match="expected a tokenizer that has this token"):
-        TextJobs(clf, data, **FEW, removals=("attention-mask", "mask-token"))
-
-
-def test_long_texts_are_run_as_imdb_is() -> None:
-    for repeats, settings in ((1, SHORT), (40, LONG)):
-        texts = [" ".join([text] * repeats) for text in COLUMNS["text"]]
-        assert settings_of(load_dataset({"text": texts}, text="text")) == settings
 
 
 def test_a_run_without_perturbation_curves(tmp_path: Path) -> None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 import io
 import itertools
 import os
-import random
-import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -28,10 +25,8 @@ import lrp_companion
 from lrp_companion.cli import main
 from lrp_companion.lab import execute, review_jobs
 from lrp_companion.lab.axes import DEFAULT_METHODS
-from lrp_companion.lab.folder import key_of, read_folder
+from lrp_companion.lab.folder import read_folder
 from lrp_companion.lab.load import load_run
-from lrp_companion.lab.review_jobs import TextJobs
-from lrp_companion.provenance import PACKAGES
 from lrp_companion.sources import load_dataset
 from lrp_companion.sources.data_sets import VARIABLE
 
@@ -39,9 +34,6 @@ PACKAGE = Path(lrp_companion.__file__).resolve().parents[1]
 COMMAND = ("-m", "lrp_companion.cli")
 LIMIT = 8
 PATIENCE = 300  # seconds after which a child is given up
-cpu_only = pytest.mark.skipif(
-    torch.cuda.is_available(), reason="a process that has used autograd beside a GPU cannot be forked"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -104,108 +96,6 @@ def shards(out: Path, since: int = 0) -> int:
     return count
 
 
-class Child:
-    """The command in a process of its own: a fork, which need not import everything anew."""
-
-    def __init__(self, given: Sequence[str], log: Path, before: Callable[[], object] = lambda: None) -> None:
-        self.log = log
-        sys.stdout.flush(), sys.stderr.flush()
-        self.pid = os.fork()
-        if self.pid:
-            return
-        code = 1
-        try:
-            descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            os.dup2(descriptor, 1), os.dup2(descriptor, 2)
-            sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # noqa: SIM115
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            before()
-            code = main(given)
-            sys.stdout.flush(), sys.stderr.flush()
-        finally:
-            os._exit(code)
-
-    def until(self, ready: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE
-        while not ready():
-            assert time.monotonic() < end and os.waitpid(self.pid, os.WNOHANG) == (0, 0), self.log.read_text()
-            time.sleep(0.002)
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-
-    def wait(self) -> int:
-        """Its exit code; negative for a signal."""
-        end = time.monotonic() + PATIENCE
-        while (ended := os.waitpid(self.pid, os.WNOHANG)) == (0, 0):
-            if time.monotonic() > end:
-                self.kill()
-            time.sleep(0.005)
-        return os.waitstatus_to_exitcode(ended[1])
-
-
-def slowly() -> None:
-    """Let jobs take a while, so that a run is not over before it is killed."""
-    real = TextJobs.run
-
-    def run(*given: object) -> object:
-        time.sleep(0.05)
-        return real(*given)  # type: ignore[arg-type]
-
-    TextJobs.run = run  # type: ignore[method-assign, assignment]
-
-
-@cpu_only
-class TestKilled:
-    def test_killed_at_random_moments_several_times(self, model, whole, tmp_path):
-        draw, out, codes, most = random.Random(4), tmp_path / "run", [], 0
-        for _ in range(4):
-            begun, more = time.time_ns(), draw.randint(1, 3)
-            child = Child(arguments(model, out, *ALL), tmp_path / "log", slowly)
-            child.until(lambda begun=begun, more=more: shards(out, begun) >= more)
-            time.sleep(draw.random() / 100)
-            child.kill()
-            codes.append(child.wait())
-            kept = sum(len(set(table["job"].to_pylist())) for table in read_folder(out)[1].values())
-            assert kept >= most + more  # nothing is lost
-            most = kept
-        assert codes == [-signal.SIGKILL] * 4 and not read_folder(out)[0]["finished"]
-        assert main(arguments(model, out, *ALL, "--resume")) == 0
-        same(out, whole)
-        sessions = read_folder(out)[0]["sessions"]
-        assert [session["end"] is None for session in sessions] == [True] * 4 + [False]
-
-    def test_a_run_at_work_keeps_a_second_one_out(self, model, whole, tmp_path, refused):
-        out = tmp_path / "run"
-        child = Child(arguments(model, out, *ALL), tmp_path / "log", slowly)
-        child.until(lambda: shards(out) > 0)
-        os.kill(child.pid, signal.SIGSTOP)
-        assert f"{out}, where a run is at work" in refused(arguments(model, out, *ALL))
-        os.kill(child.pid, signal.SIGCONT)
-        assert child.wait() == 0
-        same(out, whole)
-
-    def test_a_full_disk_ends_the_run_and_the_same_command_finishes_it(self, model, whole, tmp_path):
-        def before() -> None:
-            real, left = os.fsync, [20]
-
-            def full(descriptor: int) -> None:
-                left[0] -= 1
-                if left[0] < 0:
-                    raise OSError(28, "No space left on device")
-                real(descriptor)
-
-            os.fsync = full  # type: ignore[assignment]
-
-        child = Child(arguments(model, tmp_path / "run", *ALL), tmp_path / "log", before)
-        assert child.wait() == 3
-        (line,) = (tmp_path / "log").read_text().strip().splitlines()
-        assert "No space left on device" in line
-        assert shards(tmp_path / "run") == 9  # two calls for each file; the manifest was the first
-        assert main(arguments(model, tmp_path / "run", *ALL)) == 0
-        same(tmp_path / "run", whole)
-
-
 class TestStopped:
     @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
     def test_ctrl_c_says_what_is_kept_and_the_run_goes_on(self, model, whole, tmp_path, how):
@@ -233,27 +123,6 @@ class TestStopped:
         assert main(arguments(model, out, *ALL, "--resume")) == 0
         same(out, whole)
 
-    def test_an_error_in_the_middle_is_told_and_kept_in_the_manifest(
-        self, model, whole, tmp_path, monkeypatch, refused
-    ):
-        real = TextJobs._masks
-
-        def breaks(jobs: TextJobs, text, *rest):
-            if jobs.encoded[jobs.sample[5]] is text:
-                raise MemoryError("too much")
-            return real(jobs, text, *rest)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(TextJobs, "_masks", breaks)
-            line = refused(arguments(model, tmp_path, *ALL), code=3)
-        assert "stopped by MemoryError: too much;" in line
-        assert read_folder(tmp_path)[0]["sessions"][0]["stopped by"] == "MemoryError"
-        assert shards(tmp_path) == 2 * LIMIT + 5
-        assert main(arguments(model, tmp_path, "--masks", "all", "--quiet", limit=2)) == 0  # a part of it
-        assert not read_folder(tmp_path)[0]["finished"] and read_folder(tmp_path)[0]["examples"] == LIMIT
-        assert main(arguments(model, tmp_path, *ALL)) == 0
-        same(tmp_path, whole)
-
     def test_a_larger_limit_adds_to_a_run_and_more_tables_too(self, model, whole, tmp_path):
         for limit, masks in ((3, "none"), (5, "all"), (2, "paths"), (LIMIT, "all")):
             assert main(arguments(model, tmp_path, "--masks", masks, "--quiet", limit=limit)) == 0
@@ -264,47 +133,6 @@ class TestStopped:
         assert main(arguments(model, tmp_path, *ALL)) == 0  # nothing left to do
         assert again == {file: file.stat().st_mtime_ns for file in again}
         same(tmp_path, whole)
-
-    def test_a_spoilt_shard_is_one_line_and_its_rows_are_made_anew(
-        self, model, whole, tmp_path, capsys, refused, monkeypatch
-    ):
-        real = TextJobs.run
-
-        def stops(jobs: TextJobs, table, job, folder):
-            if (table, job) == ("masks", jobs.sample[4]):
-                raise KeyboardInterrupt
-            return real(jobs, table, job, folder)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(TextJobs, "run", stops)
-            assert main(arguments(model, tmp_path, *ALL)) == 130
-        capsys.readouterr()
-        for table in ("examples", "methods", "masks"):
-            shard = sorted((tmp_path / "shards").glob(f"{table}-*.parquet"))[1]
-            shard.write_bytes(shard.read_bytes()[:100])
-            line = refused(arguments(model, tmp_path, *ALL))
-            assert f"{shard}, which cannot be read (" in line
-            assert f"remove {shard.name} and repeat the same run command" in line
-            shard.unlink()
-        assert main(arguments(model, tmp_path, *ALL)) == 0
-        same(tmp_path, whole)
-        capsys.readouterr()
-        for table in ("methods", "lattice"):  # the same for a table that was put together
-            (tmp_path / f"{table}.parquet").write_bytes(b"PAR1")
-            assert f"{table}.parquet, which cannot be read (" in refused(arguments(model, tmp_path, *ALL))
-            (tmp_path / f"{table}.parquet").unlink()
-        assert main(arguments(model, tmp_path, *ALL)) == 0
-        same(tmp_path, whole)
-
-    def test_a_text_that_cannot_be_explained_is_named_by_its_row(self, model, tmp_path, refused, monkeypatch):
-        place = tmp_path / "data" / "sst2"
-        place.mkdir(parents=True)
-        texts = ["fine", "dull", "", "warm", "slow"]
-        table = pa.table({"sentence": texts, "label": [0, 1, 0, 1, 0]})
-        pq.write_table(table, place / "validation.parquet")
-        call = ["run", "sst2", "--source", "folder", "--data-dir", str(tmp_path / "data")]
-        more = ["--model", str(model), "--out", str(tmp_path / "run"), "--methods", "loo", "--quiet"]
-        assert "row 2 of sst2/validation: a text which is empty" in refused([*call, *more, "--seed", "3"])
 
 
 class TestProcesses:
@@ -345,79 +173,7 @@ class TestProcesses:
         assert asked == [False, True, True, True]
 
 
-class TestRefusals:
-    @pytest.mark.parametrize(
-        ("more", "words"),
-        [
-            (["--methods", "loo,ig,loo"], "methods loo, ig, loo; expected at least one, each once"),
-            (["--methods", "loo,attnlrp:site=word"], "no site: a run measures all"),
-            (["--nets", "3"], "--nets for sst2; expected only --model, --methods"),
-            (["--label", "label"], "--label for sst2; expected only --model, --methods"),
-            (["--resume"], "--resume and no run in"),
-            (["--removals", "delete"], "removals delete; expected attention-mask and others, each once"),
-            (["--targets", "logit,logit"], "targets logit, logit; expected logit and others, each once"),
-        ],
-    )
-    def test_bad_options_are_one_line_and_leave_no_folder(self, model, tmp_path, refused, more, words):
-        assert words in refused([*arguments(model, tmp_path / "run"), *more])
-        assert not (tmp_path / "run").exists()
-
-    def test_a_folder_of_another_run_is_refused_and_left_alone(self, model, whole, capsys, refused):
-        before = rows(whole)
-        for option, words in (
-            (("--seed", "3"), "seed: 0 there, 3 now"),
-            (("--methods", "loo,ig"), "methods: ["),
-        ):
-            assert f"{whole}, which holds another run ({words}" in refused(
-                [*arguments(model, whole, *ALL), *option]
-            )
-        assert main(arguments(model, whole, *ALL, task="imdb")) == 2
-        assert "task: 'sst2' there, 'imdb' now" in capsys.readouterr().err
-        assert rows(whole) == before
-
-    def test_resume_goes_on_with_what_there_is(self, model, tmp_path, refused):
-        (tmp_path / "empty").mkdir()
-        assert "leave out --resume to begin one" in refused(arguments(model, tmp_path / "empty", "--resume"))
-        assert not list((tmp_path / "empty").iterdir())
-        few = ("--masks", "none", "--methods", "loo", "--quiet")
-        assert main(arguments(model, tmp_path / "run", *few, limit=1)) == 0
-        assert main(arguments(model, tmp_path / "run", *few, "--resume", limit=2)) == 0
-        assert read_folder(tmp_path / "run")[0]["examples"] == 2
-
-
 class TestTelling:
-    def test_a_bar_that_can_be_left_out(self, model, tmp_path, capsys):
-        few = ("--masks", "none", "--methods", "loo")
-        assert main(arguments(model, tmp_path / "run", *few, limit=2)) == 0
-        said = capsys.readouterr()
-        assert "sst2: methods: 100%" in said.err
-        assert re.fullmatch(
-            r"run [0-9a-f]{12}: 2 examples of sst2/validation from embedded: .+, \d+ s in .+\n", said.out
-        )
-        assert main(arguments(model, tmp_path / "run", *few, "--quiet", limit=3)) == 0
-        assert capsys.readouterr().err == ""
-
-    def test_a_manifest_says_what_the_numbers_were_made_with(self, whole, clf):
-        manifest = read_folder(whole)[0]
-        data = load_dataset("sst2", source="embedded")
-        config = manifest["config"]
-        assert (config["data"], config["weights"], config["dtype"]) == (
-            data.fingerprint,
-            clf.card.fingerprint,
-            "float64",
-        )
-        assert config["methods"] == list(DEFAULT_METHODS) and config["seed"] == 0
-        assert "limit" not in config and "masks" not in config
-        assert manifest["key"] == key_of(config) and manifest["model"]["layers"] == 3
-        assert manifest["examples"] == LIMIT
-        (session,) = manifest["sessions"]
-        assert set(session["versions"]) == {"python", "lrp_companion", *PACKAGES}
-        assert session["versions"]["torch"] == metadata.version("torch")
-        assert session["versions"]["torch"].partition("+")[0] == torch.__version__.partition("+")[0]
-        assert session["hardware"]["cores"] == os.cpu_count()
-        assert session["end"] >= session["start"] and session["seconds"] > 0 and session["processes"] == 1
-        assert session["commit"] is None or re.fullmatch(r"[0-9a-f]{12}\+?", session["commit"])
-
     def test_loo_of_another_run_is_taken_where_it_is_there(self, model, whole, tmp_path, monkeypatch, capsys):
         methods = ",".join(DEFAULT_METHODS[:0:-1])
         given = [*arguments(model, tmp_path / "run"), "--methods", methods, "--masks", "none", "--quiet"]
@@ -489,18 +245,6 @@ class TestTelling:
             "--model": "weights ",
         }[more[0]]
         assert f"LOO from {whole} with " + name in line and not (tmp_path / "run").exists()
-
-    def test_a_record_depends_on_the_seed_and_not_on_the_order(self, model, whole, tmp_path):
-        assert main(arguments(model, tmp_path / "run", *ALL, "--seed", "1")) == 0
-        jobs = [set(read_folder(path)[1]["methods"]["job"].to_pylist()) for path in (whole, tmp_path / "run")]
-        data = load_dataset("sst2", source="embedded")
-        assert jobs == [set(data.order(LIMIT, seed=0)), set(data.order(LIMIT, seed=1))] and jobs[0] != jobs[1]
-        lists = [
-            {row["job"]: repr(row["after"]) for row in read_folder(path)[1]["examples"].to_pylist()}
-            for path in (whole, tmp_path / "run")
-        ]
-        common = jobs[0] & jobs[1]
-        assert {k: lists[0][k] for k in common} == {k: lists[1][k] for k in common}
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 from collections.abc import Sequence
@@ -15,12 +14,10 @@ from by_hand import ByHand, by_hand, masks_by_hand
 from tiny_models import TEXTS, reviews
 
 from lrp_companion.attribution import SITE_PARTS, SITES, scores_at
-from lrp_companion.checks import InputError, SourceError
 from lrp_companion.lab.axes import DEFAULT_METHODS, round_bits
-from lrp_companion.lab.digit_invariance import NET_VARIANTS, invariance_table, train_pair
-from lrp_companion.lab.digit_jobs import MnistJobs
+from lrp_companion.lab.digit_invariance import NET_VARIANTS, MnistJobs, invariance_table, train_pair
 from lrp_companion.lab.execute import execute
-from lrp_companion.lab.load import MnistRun, TextRun, load_run, load_runs
+from lrp_companion.lab.load import MnistRun, TextRun, load_run
 from lrp_companion.lab.perturbation_paths import shared_curves
 from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.loading.classifier import Classifier, load_classifier
@@ -132,16 +129,6 @@ class TestMethods:
         single = compared(two_layers, data.texts, "logit", ("attention-mask",), methods=("loo",))
         assert not np.allclose(loaded.column("loo", "morf"), single.values("morf", "loo"))
 
-    def test_tokens_beyond_the_model_are_cut_and_counted(self, two_layers, long, short):
-        loaded, data = long
-        # rows of the whole split, ascending
-        assert loaded.examples.tolist() == [int(name[1:]) - 1 for name in data.ids]
-        whole = [len(two_layers.tokenizer(text)["input_ids"]) for text in data.texts]
-        assert loaded.example_column("whole").tolist() == whole
-        assert loaded.example_column("tokens").tolist() == [32] * 3 and min(whole) > 32
-        assert loaded.example_column("label").tolist() == data.labels.tolist()
-        assert short.example_column("whole").tolist() == short.example_column("tokens").tolist()
-
     def test_curves_seconds_and_sums(self, clf, short):
         slow = compared(clf, WORDS, "logit", REMOVALS)
         for method in DEFAULT_METHODS:
@@ -183,12 +170,6 @@ class TestMethods:
         slow = masks_by_hand(family_clf, TEXTS[:2], {"words": Protocol()})["words"]
         for mask in loaded.masks:
             same_r(loaded.r(mask), slow[mask])
-
-    def test_a_sample_is_a_part_of_the_whole(self, clf, short, tmp_path):
-        sample = run(clf, DATA, tmp_path, limit=3, seed=4, methods=["cp-lrp"], masks="none")
-        assert set(sample.examples) == set(DATA.order(3, seed=4)) and sample.n == 3
-        assert np.array_equal(sample.r("cp-lrp"), short.r("cp-lrp")[sample.examples], equal_nan=True)
-        assert sample.methods == ("cp-lrp",) and sample.masks == ()
 
 
 class TestMasks:
@@ -241,13 +222,6 @@ class TestMasks:
                 kept_means = short.mask_means(site=site, tokens=tokens, part=part)
                 assert kept_means == pytest.approx(np.nanmean(chosen, 0), abs=2 * STEP)
 
-    def test_more_than_16_layers_have_too_many_masks(self, clf, monkeypatch):
-        from dataclasses import replace
-
-        monkeypatch.setattr(clf, "card", replace(clf.card, layers=17))
-        with pytest.raises(InputError, match="all masks of 17 layers; expected at most 16 layers"):
-            TextJobs(clf, DATA, masks="all")
-
 
 class TestSharedCurves:
     @pytest.mark.parametrize("chunk", [1, 2, 16])
@@ -283,30 +257,6 @@ class TestSharedCurves:
 
 
 class TestNoText:
-    COLUMNS = {
-        "examples": {"label", "target", "tokens", "whole", "special", "after", "seconds", "job"},
-        "lattice": {"r", "job"},
-        "lattice_means": {"part", "site", "tokens", "mask", "mean"},
-    }
-
-    def test_a_record_holds_numbers_and_the_names_of_methods(self, short, long):
-        for loaded in (short, long[0]):
-            for name, table in loaded.tables.items():
-                for column in table.schema:
-                    inner = column.type.value_type if pa.types.is_nested(column.type) else column.type
-                    if pa.types.is_integer(inner) or pa.types.is_floating(inner):
-                        continue
-                    allowed = {"methods": {"method": DEFAULT_METHODS}}.get(
-                        name,
-                        {
-                            "part": ("all", "first half", "second half"),
-                            "site": SITES,
-                            "tokens": TOKEN_CHOICES,
-                        },
-                    )
-                    assert set(table[column.name].to_pylist()) <= set(allowed[column.name]), (name, column)
-                assert set(table.column_names) == self.COLUMNS.get(name, set(table.column_names))
-
     def test_no_word_of_a_text_is_in_any_file(self, clf, tmp_path):
         rare = "laughlaughlaugh grace rare actor"
         run(clf, reviews([rare, "quick slow"]), tmp_path, masks="all")
@@ -331,54 +281,6 @@ class TestReading:
         along = short.agreement({"0": (), "3": [1, 2, 3]}).sel(**vars(Protocol()))
         assert np.array_equal(along.sel(explainer="3"), short.r("cp-lrp"), equal_nan=True)
         assert along.dims == ("explainer", "example")
-
-    @pytest.mark.parametrize(
-        ("call", "words"),
-        [
-            (lambda run: run.r("pa-lrp"), "method 'pa-lrp'; expected one of loo, ig"),
-            (lambda run: run.r([1, 3]), r"layers \[1, 3\]; expected a mask on the paper's paths"),
-            (lambda run: run.r([1], Protocol(statistic="kendall")), "statistic"),
-            (lambda run: run.maps("attnlrp"), "which keeps no maps"),
-        ],
-    )
-    def test_questions_that_a_run_cannot_answer(self, short, call, words):
-        with pytest.raises((InputError, KeyError), match=words):
-            call(short)
-
-    def test_an_unfinished_run_is_read_over_the_examples_that_every_table_holds(self, clf, short, tmp_path):
-        class Stops(TextJobs):
-            at = ("masks", 3)
-
-            def run(self, table, job, folder):
-                if (table, self.sample.index(job)) == self.at:
-                    raise KeyboardInterrupt
-                return super().run(table, job, folder)
-
-        with pytest.raises(KeyboardInterrupt):
-            execute(Stops(clf, DATA, n_steps=4), tmp_path, progress=False)
-        loaded = load_run(tmp_path)
-        order = DATA.order(None)
-        assert loaded.examples.tolist() == sorted(order[:3]) and loaded.n == 3
-        assert not loaded.manifest["finished"]
-        assert loaded.manifest["sessions"][-1]["stopped by"] == "KeyboardInterrupt"
-        for explanation in ("attnlrp", "loo", [2]):
-            assert np.array_equal(
-                loaded.r(explanation), short.r(explanation)[loaded.examples], equal_nan=True
-            )
-
-    def test_several_runs_are_read_at_once(self, clf, tmp_path):
-        for name, seed in (("b", 1), ("a", 2)):
-            run(clf, DATA, tmp_path / "all" / name, limit=1, seed=seed, methods=["loo"], masks="none")
-        (tmp_path / "all" / "notes").mkdir()
-        assert [loaded.name for loaded in load_runs([tmp_path / "all"])] == ["a", "b"]
-        assert [loaded.name for loaded in load_runs([tmp_path / "all" / "b", tmp_path / "all"])] == [
-            "b",
-            "a",
-            "b",
-        ]
-        for empty in (tmp_path / "all" / "notes", tmp_path / "none"):
-            with pytest.raises(SourceError, match="which has no manifest"):
-                load_runs([empty])
 
 
 def pictures(count: int, seed: int, split: str) -> Dataset:
@@ -440,40 +342,3 @@ class TestMnist:
             pa.array(np.asarray(loaded.tables["images"]["explainer"].to_pylist()) == "LOO")
         )
         assert all(test.labels[row["image"]] == row["label"] for row in labels.to_pylist())
-
-    def test_stopped_and_resumed_it_is_the_same(self, tmp_path, monkeypatch):
-        whole = self.run(tmp_path / "whole")
-        real, count = MnistJobs.run, 0
-
-        def stops(jobs: MnistJobs, table: str, job: int, folder: object) -> pa.Table:
-            nonlocal count
-            count += 1
-            if count % 6 == 0:
-                raise KeyboardInterrupt
-            return real(jobs, table, job, folder)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(MnistJobs, "run", stops)
-            for _ in range(3):
-                with pytest.raises(KeyboardInterrupt):
-                    self.run(tmp_path / "parts")
-        parts = self.run(tmp_path / "parts")
-        assert len(parts.manifest["sessions"]) == 4 and parts.manifest["finished"]
-        for name, table in whole.tables.items():
-            assert parts.tables[name].equals(table)
-
-    def test_more_nets_and_images_are_added(self, tmp_path):
-        self.run(tmp_path / "grown", nets=1, limit=4)
-        grown, whole = (
-            self.run(tmp_path / "grown", nets=3, limit=7),
-            self.run(tmp_path / "whole", nets=3, limit=7),
-        )
-        assert all(grown.tables[name].equals(table) for name, table in whole.tables.items())
-        assert grown.seeds == [0, 1, 2]
-
-    def test_a_run_without_images_yet(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(MnistJobs, "_image", lambda *_: functools.partial(int, "x")())
-        with pytest.raises(ValueError):
-            self.run(tmp_path)
-        with pytest.raises(SourceError, match="without explained images"):
-            load_run(tmp_path)

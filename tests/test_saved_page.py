@@ -9,7 +9,6 @@ import pytest
 from browsing import state_of
 
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, layer_lattice
 from lrp_companion.widgets import LayerToggles, TokenHeatmap
@@ -66,9 +65,3 @@ def test_one_file_is_alive_offline(toggles: LayerToggles, tmp_path: Path, visit)
     page.get_by_role("button", name="CP-LRP").click()
     assert state_of(page, "bypassed") == [1, 2, 3]
     assert page.evaluate("window.bad") is None
-
-
-@pytest.mark.parametrize("name", ["layers.svg", "layers", "missing/layers.html"])
-def test_other_paths_are_refused(toggles: LayerToggles, tmp_path: Path, name: str) -> None:
-    with pytest.raises(InputError, match=r"LayerToggles.save.*path"):
-        toggles.save(tmp_path / name)

@@ -12,9 +12,6 @@ from lrp_book import sessions
 
 from lrp_companion.checks import InputError
 
-WORDS_A_MINUTE, QUESTION, CLICK = 120, 30, 10  # a slow speaker; seconds for an answer and for a click
-
-
 SMALL = """# A
 
 ```{part} One

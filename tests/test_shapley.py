@@ -14,15 +14,13 @@ from captum.attr import ShapleyValues, ShapleyValueSampling
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from lrp_book.records.shapley import MAPS, WITH_POSITION, make, read
 from tiny_models import BERT_LIKE, IMAGE_FAMILIES, PRE_NORM, TEXTS, build, vision
 
 import lrp_companion as lrp
-from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, load_classifier
+from lrp_companion.methods import perturbation as module
 from lrp_companion.methods import removal_evaluator
-from lrp_companion.methods import shapley as module
-from lrp_companion.methods.shapley import interactions_of, shapley_of, subsets
+from lrp_companion.methods.perturbation import interactions_of, shapley_of, subsets
 from lrp_companion.registry import passes_of
 from lrp_companion.schema import REMOVALS
 
@@ -223,22 +221,6 @@ def test_no_subset_is_run_twice(clf: Classifier, monkeypatch: pytest.MonkeyPatch
     assert passes_of("shapley", {"exact": 0, "permutations": 40}, 7) == 40 * 4 + 2
 
 
-def test_a_contrast_is_the_difference_of_two_logits(clf: Classifier) -> None:
-    (both,) = lrp.attribute(clf, TEXT, method="shapley", target=1, contrast=0)
-    one, other = (lrp.attribute(clf, TEXT, method="shapley", target=k)[0].scores for k in (1, 0))
-    np.testing.assert_allclose(both.scores, one - other, rtol=0, atol=1e-10)
-
-
-def test_a_text_that_may_lose_every_token_is_refused() -> None:
-    network, tokenizer = build("gpt2")
-    clf = load_classifier(network, tokenizer)
-    for removal in ("pad-token", "delete"):
-        with pytest.raises(InputError):
-            lrp.attribute(clf, TEXT, method="shapley", removal=removal)
-    (record,) = lrp.attribute(clf, TEXT, method="shapley", removal="delete", unit=["rare grace", "film"])
-    assert len(record.scores) == 2
-
-
 def test_the_command(capsys: pytest.CaptureFixture[str], model_folder: Any, tmp_path: Path) -> None:
     from lrp_companion.cli import main
 
@@ -247,36 +229,3 @@ def test_the_command(capsys: pytest.CaptureFixture[str], model_folder: Any, tmp_
     assert main([*words, "--permutations", "8", "--seed", "2", "--out", str(out)]) in (0, None)
     assert "shapley (removal attention-mask, exact 3, permutations 8, seed 2" in capsys.readouterr().out
     assert len(lrp.Attribution.from_json(out.read_text()).details["standard error"]) == 7
-
-
-def test_the_record_goes_on_where_it_stopped_and_is_what_the_methods_give(tmp_path: Path) -> None:
-    model = str(Path(__file__).resolve().parents[1] / "training/wirings/gpt2")
-    asked: dict[str, Any] = {"model": model, "dataset": "sst2", "limit": 3, "exact": 8, "permutations": 6}
-    asked |= {"chunk": 1, "source": "embedded", "say": lambda line: None}
-    with pytest.raises(RuntimeError):  # after the first chunk
-
-        def stop(line: str) -> None:
-            if line.startswith("1 of"):
-                raise RuntimeError
-
-        make(tmp_path / "part.npz", **{**asked, "say": stop})
-    assert len(read(tmp_path / "part.npz")) == 1
-    made = make(tmp_path / "part.npz", **asked)
-    make(tmp_path / "whole.npz", **{**asked, "chunk": 3})
-    texts, others = read(tmp_path / "part.npz"), read(tmp_path / "whole.npz")
-    assert made["texts"] == 3 and [t["example"] for t in texts] == [t["example"] for t in others]
-    clf, data = load_classifier(model), lrp.load_dataset("sst2", source="embedded")
-    for text, other in zip(texts, others, strict=True):
-        review = data.texts[text["example"]]
-        assert review not in (tmp_path / "part.json").read_text()
-        (record,) = lrp.attribute(clf, review, method="shapley", exact=8, permutations=6)
-        np.testing.assert_allclose(text["shapley"], record.scores, atol=1e-4)
-        np.testing.assert_allclose(text["shapley"], other["shapley"], atol=1e-4)
-        assert ("interactions" in text) == (len(record.scores) <= 8)
-        for name, options in (("attnlrp", {}), ("cp-lrp", {"site": "word+position"}), ("loo", {})):
-            (same,) = lrp.attribute(clf, review, method=name, **options)
-            stored = text[name + ("+position" if options else "")]
-            np.testing.assert_allclose(stored, same.scores, atol=1e-4)
-    assert {*MAPS, *(f"{n}+position" for n in WITH_POSITION), "shapley"} <= set(texts[0])
-    with pytest.raises(SystemExit, match="another configuration"):
-        make(tmp_path / "part.npz", **{**asked, "seed": 1})

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lrp_companion import rules
-from lrp_companion.toys.softmax_step import SoftmaxStep
+from lrp_companion.toys import SoftmaxStep
 
 LOGITS = st.floats(-6, 6, allow_nan=False)
 VALUES = st.floats(-5, 5, allow_nan=False)

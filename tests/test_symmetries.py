@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from lrp_book.records.symmetries import page_table, read
 from tiny_models import BERT_LIKE, IMAGE_FAMILIES, PRE_NORM, build, vision, wordpiece
 
 import lrp_companion as lrp
-from lrp_companion.checks import InputError, ModelError
 from lrp_companion.families.symmetries import SYMMETRIES, DoesNotFit, Draw
 from lrp_companion.invariance import Symmetries, exact_copy, maps_by, moves_between, symmetries
 from lrp_companion.loading.classifier import Classifier, load_classifier
@@ -134,32 +132,6 @@ def test_two_functions_of_the_tokens_are_equal_and_loo_by_the_mask_is_not() -> N
         *(f"{name}, {site}" for name in ("AttnLRP", "CP-LRP") for site in ("word+position", "embedding")),
     }
     assert max(by for by in moves.values() if by < 1e-3) < 1e-9
-
-
-def test_what_it_prints_and_writes() -> None:
-    clf, texts = tiny("gpt2")
-    table = symmetries(
-        clf, texts, methods=["loo", "attnlrp"], names=["value bias", "from positions to words"]
-    )
-    lines = str(table).splitlines()
-    assert "2 texts: no logit moves by more than" in lines[0] and lines[1].endswith("moves no score")
-    assert "moves AttnLRP, word 0." in lines[2]
-    assert table.to_markdown().splitlines()[2:4] == [
-        "| LOO | - | - |",
-        f"| AttnLRP, word | - | {table.moves['from positions to words']['AttnLRP, word']:.2g} |",
-    ]
-    assert Symmetries(**json.loads(table.to_json())) == table
-    assert "does not fit: its MLPs have no gate" in str(symmetries(clf, texts, methods=["loo"]))
-
-
-def test_bad_input_is_refused() -> None:
-    clf, texts = tiny("bert")
-    with pytest.raises(InputError, match="name 'keys'"):
-        symmetries(clf, texts, names=["keys"])
-    with pytest.raises(InputError, match="method 'magic'"):
-        symmetries(clf, texts, methods=["magic"])
-    with pytest.raises(ModelError, match="a Classifier"):
-        symmetries(clf.network)  # type: ignore[arg-type]
 
 
 def test_the_page_prints_the_record_and_its_table_is_the_stated_one() -> None:

@@ -26,7 +26,6 @@ OPTIONS = {  # other than the defaults, which may take no part in a batch
     "sampled-loo": {"budget": 3, "seed": 8},
     "shapley": {"exact": 8, "permutations": 16},  # two of the texts exactly, the longer by random orders
 }
-LRP = {"attnlrp": (), "cp-lrp": (1, 2, 3), "pa-lrp": ()}
 
 
 def one_hot(index: int, classes: int) -> list[float]:
@@ -297,15 +296,6 @@ def test_lower_precision_runs_and_stays_near(clf: Classifier, model_folder, meth
     np.testing.assert_allclose(
         record.scores, exact, rtol=0, atol=np.abs(exact).max() * (1e-3 if dtype == "float32" else 0.3)
     )
-
-
-def test_progress_goes_to_standard_error_and_only_when_asked(clf, capfd):
-    attribute(clf, list(TEXTS), method="loo")
-    quiet = capfd.readouterr()
-    assert quiet.out == quiet.err == ""
-    attribute(clf, list(TEXTS), method="loo", progress=True, batch_tokens=20)
-    loud = capfd.readouterr()
-    assert "loo" in loud.err and loud.out == ""
 
 
 def test_explaining_leaves_the_model_as_it_was(clf: Classifier) -> None:

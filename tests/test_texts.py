@@ -78,27 +78,6 @@ def test_the_lattice_and_its_ends_read_the_pair(three: Classifier) -> None:
         np.testing.assert_allclose(lattice.scores[row], record.scores, atol=1e-8)
 
 
-@pytest.mark.parametrize(
-    ("texts", "words"),
-    [
-        (("a film",), "text 0 of type tuple"),
-        (("a", "film", "of"), "text 0 of type tuple"),
-        (("a film", "  "), "text 0 which is empty"),
-        (("a film", None), "text 0 of type tuple"),
-        (("\u200b", "a film"), "no token"),
-        ([["a film", "of grace"]], "text 0 of type list"),
-        ({"a film": 1}, "text 0 of type dict"),
-        ({"a film"}, "text 0 of type set"),
-        ("a film [SEP] the plot", r"the special token \[SEP\] in it"),
-        (("a [CLS] film", "the plot"), r"the special token \[CLS\] in it"),
-        ("a [MASK] film", r"the special token \[MASK\] in it"),
-    ],
-)
-def test_what_is_no_text_and_no_pair_is_refused(clf: Classifier, texts: object, words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        attribute(clf, texts, method="attnlrp")
-
-
 @pytest.mark.parametrize("family", ["bert", "roberta", "llama"])
 def test_threads_read_what_one_thread_reads(family: str) -> None:
     """Fast tokenizers keep how they cut and pad as state, which the caller's own calls set, too."""

@@ -47,14 +47,3 @@ def test_an_index_out_of_reach_costs_seconds_and_one_line() -> None:
     assert time.perf_counter() - start < 10
     assert said.returncode == 0 and said.stdout.count("\n") == 1
     assert "does not answer: torch comes from the package index" in said.stdout
-
-
-def test_another_word_is_refused_in_one_line() -> None:
-    said = asked("gpu", NOWHERE)
-    assert said.returncode == 2 and said.stderr == "make: got TORCH=gpu; expected cpu, cuda or default\n"
-
-
-def test_make_asks_before_it_installs_the_package() -> None:
-    text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    recipe = text[text.index("$(VENV)/%.stamp") :]
-    assert recipe.index("packaging/torch_build.py") < recipe.index("--editable")

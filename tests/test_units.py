@@ -68,19 +68,6 @@ def test_hybrid_with_all_exact_is_loo_of_the_units(clf: Classifier, unit: object
     assert one.scores[place] == pytest.approx(exact.scores[place])
 
 
-def test_tokens_are_as_before(clf: Classifier) -> None:
-    for method in ("loo", "mask-gradient", "hybrid"):
-        (plain,), (named,) = (attribute(clf, TEXT, method=method, **o) for o in ({}, {"unit": "token"}))
-        assert plain == named and "unit" not in plain.choices
-
-
-def test_several_texts_have_spans_each(clf: Classifier) -> None:
-    both = attribute(clf, [TEXTS[0], TEXT], method="loo", unit=[["rare grace"], SPANS])
-    assert [record.tokens for record in both] == [("rare grace",), ("actors", "slow scene")]
-    (alone,) = attribute(clf, TEXT, method="loo", unit=[SPANS])
-    assert alone.tokens == ("actors", "slow scene")
-
-
 def test_a_cut_text_has_words_up_to_its_cut(clf: Classifier) -> None:
     (record,) = attribute(clf, "the film " * 40, method="loo", unit="word", truncate=True)
     assert len(record.tokens) == 32 and record.tokens[-2:] == ("film", "[SEP]")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from lrp_book.records.vision_record import vision_record
-from tiny_models import build, vision
+from tiny_models import vision
 
 import lrp_companion as lrp
 from lrp_companion.attribution import Attribution
@@ -80,15 +80,6 @@ def test_patches_stand_where_the_image_has_them(clf: Classifier, digits: Dataset
         patch_maps(images, {"CP-LRP": records[:1]})
     with pytest.raises(InputError, match="expected a record of an image, with patches"):
         patch_grid(Attribution(("a",), [1.0], 0, 1.0, [False], "loo"))
-
-
-def test_other_models_and_data_are_refused(clf: Classifier, digits: Dataset) -> None:
-    for model, data in (
-        (load_classifier(*build("bert")), digits),
-        (clf, lrp.load_dataset("sst2", source="embedded")),
-    ):
-        with pytest.raises(InputError, match="expected a model and data of images"):
-            vision_record(model, data)
 
 
 def every_training() -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

@@ -33,10 +33,6 @@ def test_large_data_are_written_once_and_shared_by_pages_in_other_states() -> No
     assert all(blob["state"] == {"k": 2} for blob in blobs)
 
 
-def test_small_data_stay_where_they_are() -> None:
-    assert shared(markup(10), "x") == (markup(10), {})
-
-
 def test_decks_weigh_less_than_a_megabyte_and_load_the_chapters_data(html: Path) -> None:
     loads = re.compile(r"_static/companion/data/(\w+)\.js")
     chapter = set(loads.findall((html / "notebooks/03_bert_layers.html").read_text(encoding="utf-8")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,9 @@ from test_widget_contract import AXES, BOARDS, LACKS, board, cells, protocol_swi
 
 import lrp_companion as lrp
 import lrp_companion.widgets as widgets
-from lrp_companion import InputError, rules
+from lrp_companion import rules
 from lrp_companion.lab.digit_invariance import share_digits
-from lrp_companion.lab.perturbation_paths import perturbation_paths
-from lrp_companion.methods import removal_evaluator
-from lrp_companion.metrics import perturbation_curve
-from lrp_companion.widgets.live import NO_KERNEL
+from lrp_companion.widgets.layers import NO_KERNEL
 
 TEXTS = ["a film of rare grace", "dull , slow and far too long"]
 
@@ -55,32 +53,6 @@ def test_relevance_of_a_head_is_that_of_the_rules(query: float, keys: tuple, val
     total = (v * g_v).ravel() + (k.T * g_k).ravel()
     total[0] += (q * g_q).sum()
     np.testing.assert_allclose(parts["attnlrp"], total.numpy(), atol=1e-12)
-
-
-def test_paths_are_what_perturbation_curve_says(clf: Any) -> None:
-    methods = ("loo", "attnlrp")
-    maps = {name: lrp.attribute(clf, TEXTS, method=name) for name in methods}
-    for k, path in enumerate(perturbation_paths(clf, TEXTS, maps)):
-        evaluate = removal_evaluator(clf, TEXTS[k], target=clf.labels.index(path["label"]))
-        for method, order in itertools.product(path["methods"].values(), ("morf", "lerf")):
-            ranked = sorted(np.flatnonzero(~path["special"]), key=lambda i, s=method["scores"]: -s[i])
-            assert method[order]["steps"] == [[i] for i in ranked[:: 1 if order == "morf" else -1]]
-            curve = perturbation_curve(evaluate, method["scores"], order=order, removable=~path["special"])
-            # batches differ, and so the last bits
-            assert method[order]["logits"] == pytest.approx(curve.logits, abs=1e-12)
-            assert method[order]["mean"] == pytest.approx(curve.mean_logit, abs=1e-12)
-    with pytest.raises(InputError, match="expected one of each text"):
-        perturbation_paths(clf, TEXTS, {"loo": maps["loo"][::-1]})
-
-
-def test_records_of_digits_are_the_nets() -> None:
-    net = lrp.LinearAttention(tokens=16, dim=4, bias=True, seed=3, dtype=torch.float64)
-    images = np.random.default_rng(0).random((2, 4, 4))
-    loo = lrp.attribute(net, images, method="loo", progress=False)
-    for digit, label, record in zip(share_digits(net, images, [7, 2]), (7, 2), loo, strict=True):
-        assert (digit["label"], digit["predicted"]) == (label, record.target)
-        np.testing.assert_array_equal(digit["loo"], record.scores)
-        assert digit["logit"] == pytest.approx(record.logit)
 
 
 # -- a live sentence -----------------------------------------------------------------------------------------
@@ -140,6 +112,23 @@ def test_r_of_fewer_than_three_tokens_is_undefined_in_every_mode(text: str, clf:
     assert page.locator(".lrp-result strong").inner_text() == "undefined"
     page.get_by_role("radio", name="counted").check()
     assert page.locator(".lrp-result strong").inner_text() != "undefined"
+
+
+def test_on_a_dark_page_the_two_signs_have_two_colours(clf: Any, show: Any) -> None:
+    page = show(widgets.TokenHeatmap(lrp.attribute(clf, TEXTS[0], method="loo")))
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    yellow = "all => all.map(node => Number(getComputedStyle(node).backgroundColor.match(/[-.\\d]+/g)[2]))"
+    for sign, of in (("for", 1), ("against", -1)):  # OKLab's b: above 0 yellow, below it blue
+        shades = page.locator(f"li.lrp-{sign}").evaluate_all(yellow)
+        assert shades and all(of * shade > 0 for shade in shades), (sign, shades)
+
+
+@pytest.mark.parametrize(("largest", "flat"), [(0.01, True), (0.5, False)])
+def test_a_flat_loo_is_said_to_be_flat(largest: float, flat: bool, clf: Any, show: Any) -> None:
+    (loo,) = lrp.attribute(clf, TEXTS[0], method="loo")
+    scores = loo.scores * largest / abs(loo.scores[~loo.special]).max()
+    page = show(widgets.LayerToggles(lrp.layer_lattice(clf, TEXTS[0]), replace(loo, scores=scores)))
+    assert ("r says nothing here" in page.inner_text(".lrp-panel >> nth=0")) is flat
 
 
 def test_equal_values_leave_no_rounding_noise_to_correlate(show: Any) -> None:
@@ -257,12 +246,3 @@ def test_what_is_no_number_is_said_and_the_last_one_kept(show: Any, text: str) -
     box.fill(text)
     assert box.get_attribute("aria-invalid") == "true" and state_of(page, "values") == [2, 3, 4]
     assert page.inner_text(".lrp-problem") == "x2 must be a number of at most 1e60 in size; 3 is kept."
-
-
-def test_a_product_is_checked_and_written_in_one_way() -> None:
-    widget = widgets.ProductTree((2, 0.5, -4), "((x1)*(x2·x3))")
-    assert repr(widget) == "ProductTree(x1 (x2 x3) = -4)"
-    widget.values = [1, 2, 3, 4]
-    assert widget.grouping == "x1 x2 x3 x4"
-    widget.set_state({"values": [5, 6], "grouping": "x1 x2"})  # as the front end sends it
-    assert repr(widget) == "ProductTree(x1 x2 = 30)"

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import complaints_of_axe, put, state_of, widget_page
+from browsing import complaints_of_axe
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.show.palette import hexes
@@ -82,26 +81,11 @@ def test_a_front_end_declares_no_name_of_the_base_again(name: str) -> None:
     assert "follow" in base and "render" in widget and not base & widget
 
 
-def test_every_front_end_has_a_widget_that_the_package_exports() -> None:
-    import lrp_companion as lrp
-    from lrp_companion.widgets import __all__ as names
-
-    fronts = {getattr(lrp, name).front for name in names if hasattr(getattr(lrp, name), "front")}
-    assert fronts == set(front_ends())
-
-
 def test_embedded_json_cannot_end_its_script_element() -> None:
     text = embed({"token": "</script><script>alert(1)</script><!--"})
     assert "<" not in text and json.loads(text)["token"].startswith("</script>")
     with pytest.raises(ValueError):
         embed({"score": float("nan")})
-
-
-def test_a_widget_says_what_it_is_and_never_where_it_lies_in_memory() -> None:
-    assert repr(TokenHeatmap(hostile_map(), titles=["row"])) == "TokenHeatmap(row)"
-    bundle, _ = TokenHeatmap(hostile_map())._repr_mimebundle_()
-    assert bundle["text/plain"] == "TokenHeatmap(loo, target 1, logit 2.500)"
-    assert "<img" not in bundle["text/html"]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -145,22 +129,6 @@ def test_axe_is_really_asked(show: Any) -> None:
     page = show(TokenHeatmap(hostile_map()))
     page.evaluate("document.querySelector('.lrp-widget').append(document.createElement('button'))")
     assert any("button-name" in rule for rule in complaints_of_axe(page, ".lrp-widget"))
-
-
-def test_a_page_without_javascript_can_be_read(browser: Any, tmp_path: Path) -> None:
-    context = browser.new_context(java_script_enabled=False)
-    page = context.new_page()
-    page.goto(widget_page(TokenHeatmap(hostile_map()), tmp_path))
-    assert page.locator(".lrp-tokens > li").all_text_contents()[1].startswith(HOSTILE[1])
-    context.close()
-
-
-def test_setting_the_rows_repaints_them(show: Any) -> None:
-    page = show(TokenHeatmap(hostile_map()))
-    rows = state_of(page, "rows")
-    rows[0]["scores"][1] = 0.75
-    put(page, rows=rows)
-    assert page.locator("li span").nth(1).text_content() == " +0.750"
 
 
 def test_a_page_is_made_when_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,14 @@ import zipfile
 from pathlib import Path
 
 import nbformat
+import numpy as np
+import pandas as pd
 import papermill
 import pytest
+import xarray as xr
 from lrp_book import build, zips
+
+from lrp_companion.lab.record import open_record
 
 CELL = """import json
 import lrp_companion as lrp
@@ -26,40 +31,49 @@ def notebook(tmp_path: Path) -> Path:
     return tmp_path / "01_x.ipynb"
 
 
-def zipped(notebook: Path, opened: list[str], address: str = "") -> set[str]:
-    """The names in its zip."""
+def zipped(notebook: Path, opened: list[str]) -> zipfile.ZipFile:
+    """Its zip."""
     target = notebook.parent / "zips" / "x.zip"
-    made = zips.write_chapter(notebook, opened, build.ROOT / "results", target, address=address)
-    assert made.stat().st_size <= zips.LIMIT or not address
-    return set(zipfile.ZipFile(made).namelist())
+    return zipfile.ZipFile(zips.write_chapter(notebook, opened, build.ROOT / "results", target))
 
 
-def test_a_chapters_zip_has_what_it_opens_and_runs_alone(notebook: Path, monkeypatch) -> None:
+def test_a_chapters_zip_has_what_it_opens_and_runs_alone(notebook: Path) -> None:
     output = notebook.parent / "out" / "01_x.ipynb"
     build.execute(notebook, output, cwd=build.ROOT)
-    names = zipped(notebook, output.with_suffix(".records").read_text().splitlines())
+    bundle = zipped(notebook, output.with_suffix(".records").read_text().splitlines())
     base, run = "results/base/sst2-seed-0-paths", "results/mnist-plain"
     tables = {f"{run}/{path.name}" for path in (build.ROOT / run).iterdir()}
-    assert names == {"01_x.ipynb", "README.txt", f"{base}.npz", f"{base}.json"} | tables
+    assert {*bundle.namelist()} == {"01_x.ipynb", "README.txt", f"{base}.npz", f"{base}.json"} | tables
     alone = notebook.parent / "alone"
-    zipfile.ZipFile(notebook.parent / "zips" / "x.zip").extractall(alone)
+    bundle.extractall(alone)
     done = papermill.execute_notebook(
         str(alone / "01_x.ipynb"), None, kernel_name="python3", cwd=str(alone), progress_bar=False
     )
     assert [output.text for output in done.cells[0].outputs] == ["872 5\n"]
 
 
-def test_what_does_not_fit_is_named_and_tables_of_layers_come_where_they_are_read(notebook: Path) -> None:
-    content = nbformat.read(notebook, 4)
-    content.cells[0].source = "record.r"
-    nbformat.write(content, notebook)
-    lattices = [f"base/sst2-seed-{k}-lattice.npz" for k in range(3)]
-    assert sum("lattice.npz" in name for name in zipped(notebook, lattices)) == 3
-    assert sum("lattice.npz" in name for name in zipped(notebook, lattices, "https://x.org")) == 1
-    told = zipfile.ZipFile(notebook.parent / "zips" / "x.zip").read("README.txt").decode()
-    assert "LRP_COMPANION_RECORDS is https://x.org" in told and told.count("base/sst2-seed-") == 2
-    training = "trainings/sst2-companion-6-seed-1"
-    assert f"results/{training}/masks.parquet" not in zipped(notebook, [f"{training}/manifest.json"])
-    content.cells[0].source = "record.layers"
-    nbformat.write(content, notebook)
-    assert f"results/{training}/masks.parquet" in zipped(notebook, [f"{training}/manifest.json"])
+AT = {"removal": "attention-mask", "target": "logit"}
+
+
+def test_what_is_left_of_a_record_has_the_values_of_the_whole(notebook: Path, tmp_path, monkeypatch) -> None:
+    chosen = zips.PAIR | zips.PLAIN | {"site": ["word"]}
+    parts = {
+        "wirings/llama-seed-0": "methods.r methods.morf methods.lerf methods.map masks.r examples.*",
+        "smollm2/facts-maps": "r",
+    }
+    monkeypatch.setitem(zips.DRAWN, "01", {name: (columns, chosen) for name, columns in parts.items()})
+    files = ["wirings/llama-seed-0/manifest.json", "smollm2/facts-maps.npz"]
+    zipped(notebook, files).extractall(tmp_path)
+    for name in parts:
+        cut, whole = (open_record(name, results=place / "results") for place in (tmp_path, build.ROOT))
+        axes = {axis: of for axis, of in chosen.items() if axis in whole.r.dims}
+        xr.testing.assert_identical(cut.r, whole.r.sel(axes))
+    name = "wirings/llama-seed-0"
+    cut, whole = (open_record(name, results=place / "results") for place in (tmp_path, build.ROOT))
+    pair = {"explainer": zips.PAIR["explainer"]}
+    xr.testing.assert_identical(cut.curves, whole.curves.sel(pair))
+    pd.testing.assert_frame_equal(cut.tokens(), whole.tokens(methods=zips.PAIR["explainer"]))
+    np.testing.assert_array_equal(cut.layers.sel(AT), whole.layers.sel(AT | {"site": ["word"]}))
+    (run,) = cut.parts.values()
+    with pytest.raises(KeyError):
+        run.sums("cp-lrp")

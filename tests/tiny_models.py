@@ -37,13 +37,6 @@ TEXTS = (
     "dull",
     "the actors laughed and the slow scene was never dull !",
 )
-MORE_TEXTS = (
-    "a dull plot and a slow actor",
-    "no laugh , never one warm scene",
-    "the rare film was quick and the plot a dull one",
-)
-LONG_TEXTS = (*TEXTS[:2], *TEXTS[3:], *MORE_TEXTS)
-"""Those of several words."""
 
 NAMES = {
     "bert": "Bert",
@@ -302,16 +295,6 @@ def save(folder: Path, family: str = "bert", **shape: object) -> Path:
     """Write such a model as the hub would hold it (config, safetensors, tokenizer files)."""
     model, tokenizer = build(family, **shape)  # type: ignore[arg-type]
     model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
-
-
-def save_bert_base(folder: Path) -> Path:
-    """Random weights in the shape of textattack/bert-base-uncased-SST-2; few words and positions."""
-    tokenizer = wordpiece()
-    with torch.device("cpu"):
-        model = transformers.BertForSequenceClassification(transformers.BertConfig(vocab_size=len(tokenizer)))
-    model.half().save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

@@ -1,8 +1,9 @@
-"""The visit of a researcher with a model and data of their own: `python tests/visit.py`, a step of CI.
+"""The visit of a researcher with a model and data of their own: `python tests/visit.py`, in CI in two parts.
 
-The wheels are built, checked by twine, and installed in an empty environment; what follows uses nothing of
-the checkout but the built book's zips and the exercises' notebooks, which run on these wheels. Each step
-prints its time, and the first that fails ends the visit.
+The wheels are built, checked by twine, and installed in an empty environment ("own"); what follows
+("chapters", such as a third of them: `visit.py chapters FOLDER 2/3`) uses nothing of the checkout but the
+built book's zips and the exercises' notebooks, which run on these wheels. Each step prints its time, and the
+first that fails ends the visit.
 """
 
 from __future__ import annotations
@@ -111,6 +112,10 @@ class Visit:
             raise SystemExit(f"{name}: exit {done.returncode}, expected {code} and {says!r}\n{said}")
         return said
 
+    def wheel(self, name: str) -> Path:
+        """The wheel of a project."""
+        return next((self.folder / "dist").glob(f"{name}-*.whl"))
+
     def pip(self, name: str, *wanted: str | Path) -> None:
         """Install something through the constraints."""
         quiet = ("--quiet", "--disable-pip-version-check", "--constraint", ROOT / "constraints.txt")
@@ -130,49 +135,51 @@ def with_numpy_alone(visit: Visit, wheel: Path) -> None:
         visit.step(notebook.stem, command, "-k", "python3", notebook, f"{notebook.stem}.out.ipynb", *words)
 
 
-def main() -> None:
+def own(visit: Visit) -> None:
+    """A model and data of one's own in an environment made from wheels."""
+    folder = visit.folder
+    visit.step("wheels", sys.executable, ROOT / "packaging" / "build.py", "dist")
+    code, model = (visit.wheel(name) for name in ("lrp_companion", "lrp_companion_model"))
+    assert code.stat().st_size < 2e6, "a release of the code stays under 2 MB"
+    held = {file.partition("/")[0] for file in zipfile.ZipFile(code).namelist()}
+    assert {part.partition("-")[0] for part in held} == {"lrp_companion"}, "nothing of the book is in it"
+    venv.create(folder / "env", with_pip=True)
+    visit.pip("twine", TWINE)
+    visit.step("twine check", visit.bin / "twine", "check", "--strict", *sorted((folder / "dist").iterdir()))
+    visit.pip("the code alone", code)
+    command = visit.bin / "lrp-companion"
+    explain = (command, "explain", "a film of rare grace")
+    visit.step("no weights", *explain, code=2, says="pip install lrp-companion-model")
+    visit.pip("the weights", "--no-deps", model)
+    visit.step("the embedded model", *explain, "--method", "cp-lrp", says="positive")
+    visit.step("no captum", *explain, "--method", "ig", code=2, says='pip install "lrp-companion[ig]"')
+    visit.step("no matplotlib", *explain, "--out", "x.png", code=2, says="[lab]")
+    visit.pip("the extras", f"{code}[ig,lab,page]", "mypy")
+    (folder / "own.py").write_text(SCRIPT, encoding="utf-8")
+    (folder / "out").mkdir()
+    (folder / "mypy.ini").write_text(TYPES, encoding="utf-8")
+    visit.step("types", visit.bin / "mypy", "--strict", "own.py")
+    visit.step("own model in memory", visit.bin / "python", "own.py", says="r with LOO")
+    (folder / "reviews.csv").write_text(REVIEWS, encoding="utf-8")
+    run = (command, "run", "reviews.csv", "--text", "review", "--label", "stars", "--model", "out/model")
+    visit.step("own data", *run, "--out", "runs/own", "--masks", "all", "--quiet", says="6 examples")
+    visit.step("report", command, "report", "runs/own", "--out", "report", says="report")
+    pieces = {path.suffix for path in (folder / "report").iterdir()}
+    assert {".png", ".pdf", ".csv"} <= pieces, pieces
+
+
+def main(part: str = "", place: str = "", which: str = "1/1") -> None:
     """Make the visit."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        visit = Visit(folder)
-        visit.step("wheels", sys.executable, ROOT / "packaging" / "build.py", "dist")
-        code, model, exercises = (
-            next((folder / "dist").glob(f"{name}-*.whl"))
-            for name in ("lrp_companion", "lrp_companion_model", "lrp_exercises")
-        )
-        assert code.stat().st_size < 2e6, "a release of the code stays under 2 MB"
-        held = {file.partition("/")[0] for file in zipfile.ZipFile(code).namelist()}
-        assert {part.partition("-")[0] for part in held} == {"lrp_companion"}, "nothing of the book is in it"
-        venv.create(folder / "env", with_pip=True)
-        visit.pip("twine", TWINE)
-        visit.step(
-            "twine check", visit.bin / "twine", "check", "--strict", *sorted((folder / "dist").iterdir())
-        )
-        visit.pip("the code alone", code)
-        command = visit.bin / "lrp-companion"
-        explain = (command, "explain", "a film of rare grace")
-        visit.step("no weights", *explain, code=2, says="pip install lrp-companion-model")
-        visit.pip("the weights", "--no-deps", model)
-        visit.step("the embedded model", *explain, "--method", "cp-lrp", says="positive")
-        visit.step("no captum", *explain, "--method", "ig", code=2, says='pip install "lrp-companion[ig]"')
-        visit.step("no matplotlib", *explain, "--out", "x.png", code=2, says="[lab]")
-        visit.pip("the extras", f"{code}[ig,lab,page]", "mypy")
-        (folder / "own.py").write_text(SCRIPT, encoding="utf-8")
-        (folder / "out").mkdir()
-        (folder / "mypy.ini").write_text(TYPES, encoding="utf-8")
-        visit.step("types", visit.bin / "mypy", "--strict", "own.py")
-        visit.step("own model in memory", visit.bin / "python", "own.py", says="r with LOO")
-        (folder / "reviews.csv").write_text(REVIEWS, encoding="utf-8")
-        run = (command, "run", "reviews.csv", "--text", "review", "--label", "stars", "--model", "out/model")
-        visit.step("own data", *run, "--out", "runs/own", "--masks", "all", "--quiet", says="6 examples")
-        visit.step("report", command, "report", "runs/own", "--out", "report", says="report")
-        pieces = {path.suffix for path in (folder / "report").iterdir()}
-        assert {".png", ".pdf", ".csv"} <= pieces, pieces
-        visit.pip("the book's tools", f"{code}[book]")
-        chapters(visit.bin / "python", folder)
-        with_numpy_alone(visit, exercises)
+        visit = Visit(Path(place or name))
+        if part != "chapters":
+            own(visit)
+        if part != "own":
+            visit.pip("the book's tools", f"{visit.wheel('lrp_companion')}[book]")
+            chapters(visit.bin / "python", visit.folder, which=which)
+            with_numpy_alone(visit, visit.wheel("lrp_exercises"))
         print(f"{time.perf_counter() - visit.began:6.1f} s  in all")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -33,7 +33,6 @@ from lrp_book import student as editions
 from lrp_book.parameters import check_names, check_parameters, check_values, from_make
 from lrp_book.sphinx import your_sentence
 from lrp_companion.checks import CompanionError, InputError, choose
-from lrp_companion.lab.record import RECORDS
 from lrp_companion.terminal import BAD_INPUT, STOPPED, complain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -223,8 +222,7 @@ def build(root: Path, *, parameters: Mapping[str, str] | None = None, student: b
     for notebook in executed:
         page = source / "notebooks" / notebook.name
         opened = notebook.with_suffix(".records").read_text(encoding="utf-8").splitlines()
-        target, address = source / "zips" / f"{notebook.stem}.zip", os.environ.get(RECORDS, "")
-        zips.write_chapter(page, opened, root / "results", target, address=address)
+        zips.write_chapter(page, opened, root / "results", source / "zips" / f"{notebook.stem}.zip")
     program = Path(sys.executable).with_name("jupyter-book")
     options = ["--path-output", str(making), "--warningiserror", "--keep-going", "--quiet"]
     # In a session of its own, so that Ctrl-C reaches this process only, which ends it without a traceback.

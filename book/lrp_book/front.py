@@ -24,7 +24,7 @@ from lrp_companion.metrics import Interval, agreement, pearson
 from lrp_companion.schema import TOKEN_CHOICES, Protocol
 from lrp_companion.show.palette import styles
 from lrp_companion.sources import load_dataset
-from lrp_companion.widgets.outlier_scene import OutlierScene
+from lrp_companion.widgets.maps import OutlierScene
 
 MODEL = "companion"
 RULES = ("attnlrp", "cp-lrp")
@@ -34,10 +34,11 @@ EXAMPLES = (
     "I hated every second that I was not looking at the screen.",
     "The jokes are not funny and the chases are not exciting.",
     "The plot is a tedious string of coincidences.",
+    PICKED := "The final hour of this courtroom drama is gripping.",
 )
-"""Embedded reviews that were picked: the first is for CP-LRP, the second for AttnLRP."""
-PICKED = "The final hour of this courtroom drama is gripping."
-"""CP-LRP is ahead on every token, and level on the words."""
+"""Embedded reviews that were picked: the first is for CP-LRP, the second for AttnLRP, and the last is
+page one's: for CP-LRP on every token, for neither on the words.
+"""
 
 
 @lru_cache

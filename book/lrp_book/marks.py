@@ -1,32 +1,28 @@
-"""nbgrader's marks as the columns that Moodle and Canvas import, and who has to be looked at by hand.
+"""The marks of nbgrader's gradebook as the columns that Moodle and Canvas import, and who to look at by hand.
 
-    nbgrader export
     python -m lrp_book.marks COURSE
 
-nbgrader exports 0 where it gave no mark: nothing handed in, a notebook that could not be graded, cells that
-lost their metadata. Such a mark is left empty here, which both platforms read as no mark, and is named.
+This runs where nbgrader does. A zero that is no mark, since nothing was handed in or nothing could be graded,
+is left empty, which both platforms read as no mark, and is named.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import nbformat
-
-from lrp_companion.checks import CompanionError, InputError
-
-_NEEDED = {"assignment", "duedate", "timestamp", "student_id", "last_name", "first_name", "email", "score"}
 _CANVAS = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
 _MOODLE = ["ID number", "First name", "Last name", "Email address"]
 
 
 class Mark(NamedTuple):
-    """A student's mark for an assignment: None where there is none, and `why` says why; `out_of` points."""
+    """A student's mark for an assignment, None where there is none; `told` is what to know of it, or why.
+
+    `points` are those of each exercise.
+    """
 
     student: str
     last: str
@@ -35,54 +31,56 @@ class Mark(NamedTuple):
     assignment: str
     score: float | None
     out_of: float
-    why: str
-    late: bool
+    told: str
+    points: dict[str, float]
 
 
 def read(course: Path) -> list[Mark]:
-    """Return all marks of nbgrader's folder of a course, in the order of its `grades.csv`."""
-    path = course / "grades.csv"
-    if not path.is_file():
-        got, hint = f"no {path.name} in {course}", "run nbgrader export there"
-        raise InputError("marks", got=got, expected="the folder of a course", hint=hint)
-    if any(book.stat().st_mtime > path.stat().st_mtime for book in course.glob("gradebook.db")):
-        got, hint = f"a {path.name} older than the gradebook", "run nbgrader export again"
-        raise InputError("marks", got=got, expected="what was exported last", hint=hint)
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    if not rows or not (_NEEDED | {"max_score"}) <= rows[0].keys():
-        got, hint = f"the columns {', '.join(rows[0] if rows else [])}", "run nbgrader export without options"
-        raise InputError("marks", got=got, expected=", ".join(sorted(_NEEDED)), hint=hint)
-    return [_mark(course, row) for row in rows]
+    """Return a mark for every assignment and student in the gradebook of a course.
+
+    Raises
+    ------
+    SystemExit : no gradebook there.
+    """
+    if not (course / "gradebook.db").is_file():
+        raise SystemExit(f"marks: got no gradebook.db in {course}; expected the folder of a course. "
+                         "Next step: run nbgrader autograde there.")  # fmt: skip
+    from nbgrader.api import Gradebook
+
+    with Gradebook(f"sqlite:///{course.resolve() / 'gradebook.db'}") as book:
+        graded = {
+            (one.assignment.name, one.student.id): one for a in book.assignments for one in a.submissions
+        }
+        return [
+            _mark(course, student, assignment, graded.get((assignment.name, student.id)))
+            for assignment in book.assignments
+            for student in book.students
+        ]
 
 
-def _mark(course: Path, row: dict[str, str]) -> Mark:
-    why = _no_mark(course, row["student_id"], row["assignment"])
-    who = (row["student_id"], row["last_name"], row["first_name"], row["email"], row["assignment"])
-    late = bool(row["duedate"] and row["timestamp"] > row["duedate"])  # both as YYYY-MM-DD HH:MM:SS
-    return Mark(*who, None if why else float(row["score"]), float(row["max_score"]), why, late)
+def _mark(course: Path, student: Any, assignment: Any, graded: Any) -> Mark:
+    place = Path(student.id, assignment.name)
+    files = sorted((course / "submitted" / place).glob("*.ipynb"))
+    none = ""
+    if not any((course / "submitted" / place).glob("*")):
+        none = "nothing handed in"
+    elif not graded or not any((course / "autograded" / place).glob("*.ipynb")):
+        none = "could not be graded: nbgrader's message says why"
+    elif len({_time(course / of / place) for of in ("submitted", "autograded")}) > 1:
+        none = "handed in again: run nbgrader autograde"
+    told = [none or ("late" if graded.total_seconds_late > 0 else "")]
+    if len(files) > 1 and not none:
+        told.append(f"{len(files)} notebooks, of which {assignment.name}.ipynb counts")
+    score = None if none else max(0.0, graded.score - graded.late_submission_penalty)
+    names = (student.last_name or "", student.first_name or "", student.email or "")
+    points = {} if none else {one.name: one.score for of in graded.notebooks for one in of.grades}
+    say = "; ".join(filter(None, told))
+    return Mark(student.id, *names, assignment.name, score, assignment.max_score, say, points)
 
 
-def _no_mark(course: Path, student: str, assignment: str) -> str:
-    """Why a student has no mark, or "" if there is one."""
-    if not any((course / "submitted" / student / assignment).glob("*")):
-        return "nothing handed in"
-    graded = sorted((course / "autograded" / student / assignment).glob("*.ipynb"))
-    if not graded:
-        return "could not be graded: nbgrader's message says why"
-    wanted = _points(course.glob(f"source/{assignment}/*.ipynb"))
-    lost = sorted(wanted - _points(graded))
-    text = "".join(cell.source for path in graded for cell in nbformat.read(path, as_version=4).cells)
-    kept = [name for name in lost if f'check("{name}"' in text]
-    said = {"its test cells were deleted": set(lost) - set(kept), "its cells lost nbgrader's metadata": kept}
-    return "; ".join(f"{why}: {', '.join(sorted(names))}" for why, names in said.items() if names)
-
-
-def _points(paths: Iterator[Path] | Sequence[Path]) -> set[str]:
-    """The names of the cells that give points."""
-    cells = [cell for path in paths for cell in nbformat.read(path, as_version=4).cells]
-    settings = [cell.metadata.get("nbgrader", {}) for cell in cells]
-    return {one["grade_id"] for one in settings if one.get("grade")}
+def _time(folder: Path) -> str:
+    path = folder / "timestamp.txt"
+    return path.read_text().strip() if path.is_file() else ""
 
 
 def columns(marks: Sequence[Mark]) -> dict[str, list[list[str]]]:
@@ -100,35 +98,36 @@ def columns(marks: Sequence[Mark]) -> dict[str, list[list[str]]]:
     return {"moodle.csv": moodle, "canvas.csv": canvas}
 
 
-def write(course: Path) -> list[Path]:
-    """Write `moodle.csv` and `canvas.csv` into the course's folder; return them."""
-    written = []
-    for name, rows in columns(read(course)).items():
-        with (course / name).open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows(rows)
-        written.append(course / name)
-    return written
+def by_hand(marks: Sequence[Mark], handed_in: Sequence[tuple[str, str]]) -> list[str]:
+    """Return what to look at, a line for each kind; `handed_in` has each assignment's folders by student."""
+    begun = {mark.assignment for mark in marks if mark.score is not None}
+    known = {mark.student for mark in marks}
+    told = [(mark.assignment, mark.told, mark.student) for mark in marks if mark.told]
+    told += [(of, "from nobody in the gradebook", who) for of, who in handed_in if who not in known]
+    kinds = dict.fromkeys((of, why) for of, why, _ in told if of in begun)
+    lines = [
+        f"{of}, {why}: {', '.join(who for *kind, who in told if kind == [of, why])}" for of, why in kinds
+    ]
+    best: dict[str, float] = {}
+    for name, points in ((name, points) for mark in marks for name, points in mark.points.items()):
+        best[name] = max(points, best.get(name, 0))
+    runs = "nobody has a point; is what it needs (lrp_exercises, torch) where the notebooks run?"
+    return lines + [f"{name}: {runs}" for name, points in best.items() if not points]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write both files, and name who is late and who has no mark; return 2 if there are no marks."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write both files into the course's folder, and name who has to be looked at."""
     parser = argparse.ArgumentParser(prog="python -m lrp_book.marks")
     parser.add_argument("course", type=Path, help="nbgrader's folder of the course")
-    try:
-        written = write(course := parser.parse_args(arguments).course)
-    except CompanionError as error:
-        print(error, file=sys.stderr)
-        return 2
+    course = parser.parse_args(arguments).course
     marks = read(course)
-    begun = {mark.assignment for mark in marks if mark.score is not None}
-    told = [(mark, mark.why or "late") for mark in marks if mark.why or mark.late]
-    for assignment, why in dict.fromkeys((mark.assignment, why) for mark, why in told):
-        who = [mark.student for mark, one in told if (mark.assignment, one) == (assignment, why)]
-        if assignment in begun:
-            print(f"{assignment}, {why}: {', '.join(who)}")
-    print(*written, sep="\n")
-    return 0
+    folders = [(path.name, path.parent.name) for path in sorted(course.glob("submitted/*/*"))]
+    print(*by_hand(marks, folders), sep="\n")
+    for name, rows in columns(marks).items():
+        with (course / name).open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows(rows)
+        print(course / name)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    main()

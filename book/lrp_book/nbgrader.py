@@ -10,21 +10,22 @@ from __future__ import annotations
 import copy
 import re
 import secrets
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import nbformat
-from lrp_exercises.catalogue import EXERCISES
-from lrp_exercises.checking import examine
 
 from lrp_book.student import BEGIN, GAP
-from lrp_companion.checks import InputError, choose
+from lrp_companion.checks import InputError
 
 SCHEMA = 3
 CONFIG = f"""\
 from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, DeduplicateIds
 from nbgrader.preprocessors import OverwriteCells, OverwriteKernelspec
+
+
+def name(cell):
+    return cell.metadata.get("nbgrader", {{}}).get("grade_id")
 
 
 class OwnCells(DeduplicateIds):
@@ -38,19 +39,44 @@ class OwnCells(DeduplicateIds):
         return cell, resources
 
 
+class AllTests(OverwriteCells):
+    # A test that was deleted, renamed or has lost its metadata comes back at the end, a cell of an unknown
+    # name is the student's own; nbgrader alone would give no point, or no mark at all.
+    def preprocess_cell(self, cell, resources, cell_index):
+        cell, resources = super().preprocess_cell(cell, resources, cell_index)
+        if name(cell) is None:
+            cell.metadata.pop("nbgrader", None)
+        return cell, resources
+
+    def add_missing_grade_cells(self, nb, resources):
+        source = self.gradebook.find_notebook(self.notebook_id, self.assignment_id)
+        points = {{cell.name: cell.max_score for cell in source.grade_cells}}
+        there = set(map(name, nb.cells))
+        if self.strange and not there & set(points):
+            raise ValueError("a notebook of another assignment, with tests of " + ", ".join(self.strange))
+        missing = [cell for cell in source.source_cells if cell.name in points and cell.name not in there]
+        nb.cells += [self.missing_cell_transform(cell, points[cell.name]) for cell in missing]
+        return nb, resources
+
+    def preprocess(self, nb, resources):
+        self.strange = [name(cell) for cell in nb.cells if cell.metadata.get("nbgrader", {{}}).get("grade")]
+        return super().preprocess(nb, resources)
+
+
 c = get_config()
-c.Autograde.sanitize_preprocessors = [
-    ClearOutput, OwnCells, OverwriteKernelspec, OverwriteCells, CheckCellMetadata
-]
+c.Autograde.sanitize_preprocessors = [ClearOutput, OwnCells, OverwriteKernelspec, AllTests, CheckCellMetadata]
+c.Autograde.create_student = False  # a mistyped name is an error
+c.OverwriteCells.add_missing_cells = True
 c.ClearSolutions.code_stub = {{"python": {GAP!r}}}
 c.ExecutePreprocessor.timeout = 60  # seconds for a cell
 c.ExecutePreprocessor.interrupt_on_timeout = True
 """
 _GRADED = """\
+from lrp_exercises import check
 result = check("{name}", {function})
 assert result, result.message
 ### BEGIN HIDDEN TESTS
-from lrp_book.nbgrader import grade
+from lrp_exercises.catalogue import grade
 grade("{name}", {function}, seed={seed})
 ### END HIDDEN TESTS
 """
@@ -72,21 +98,6 @@ def tags(grade_id: str, *, grade: bool = False, solution: bool = False, points: 
         "task": False,
     }
     return {"nbgrader": settings if points is None else settings | {"points": points}}
-
-
-def grade(name: str, function: Callable[..., Any], *, seed: int) -> None:
-    """Pass a function that is right on numbers and sizes drawn from a seed: `check`, on other inputs.
-
-    Raises
-    ------
-    AssertionError : what `check` would say of a function that is not right.
-    InputError : an unknown exercise.
-
-    >>> grade("product-rule", lambda a, b, relevance: (relevance / 2, relevance / 2), seed=7)
-    """
-    result = examine(EXERCISES[choose("grade", "exercise", name, list(EXERCISES))], function, seed=seed)
-    if not result.passes:
-        raise AssertionError(f"{result.message} (Seed {seed}.)")
 
 
 def course_notebook(

@@ -1,15 +1,12 @@
 r"""The quizzes for learning platforms as Moodle XML, from the files of the pages.
 
-    python -m lrp_book.quiz_export OUT
-
-Writes `NAME.xml` of each quiz. As a Sphinx extension it writes them beside the built pages; the role
-`quiz-files` links to that of one quiz. Text becomes HTML; formulas keep their TeX between `\(` and `\)` for
-MathJax; links keep their words.
+As a Sphinx extension it writes `NAME.xml` of each quiz beside the built pages; the role `quiz-files` links to
+that of one quiz. Text becomes HTML; formulas keep their TeX between `\(` and `\)` for MathJax; links keep
+their words.
 """
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -111,15 +108,3 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_role("quiz-files", QuizFiles())
     app.connect("build-finished", beside_the_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("out", help="folder for the files")
-    parser.add_argument("--quizzes", default=FOLDER, help="folder with NAME.toml")
-    args = parser.parse_args()
-    print(len(write(Path(args.quizzes), Path(args.out))), "files in", args.out)
-
-
-if __name__ == "__main__":
-    main()

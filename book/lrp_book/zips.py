@@ -7,32 +7,102 @@ fetches a record whose checksum it knows, wherever the folder is served.
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import hashlib
-import sys
+import io
+import json
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import nbformat
+import numpy as np
+import pyarrow as pa
 
 import lrp_companion
-from lrp_companion.lab.record import CHECKSUMS, RECORDS, archive
+from lrp_companion.lab.axes import Axes
+from lrp_companion.lab.folder import JOB, MANIFEST, table_bytes
+from lrp_companion.lab.load import SIGN, SIGN_AXES, TextRun
+from lrp_companion.lab.record import CHECKSUMS, archive, open_record
+from lrp_companion.masks import mask_label
+from lrp_companion.metrics.grid import AXES
 
-LIMIT = 5_000_000
-"""Bytes of a chapter's zip, where its readers can fetch what does not fit."""
-OF_LAYERS = {"masks.parquet", "lattice.parquet", "lattice_means.parquet"}
-"""Tables of a run that only `Record.layers` reads."""
+PAIR = {"explainer": ["attnlrp", "cp-lrp"]}
+PLAIN = {
+    "site": ["word", "word+position"],
+    "removal": ["attention-mask"],
+    "target": ["logit"],
+    "statistic": ["pearson", "spearman"],
+}
+JUDGED = {"explainer": ["loo", "attnlrp", "cp-lrp", "mask-gradient"]}
+EDGES = ["key-cut", "secant-mask-gradient", "secant-mask-gradient:special=secant"]
+THIRDS = ["none", "1 to 4", "1 to 8", "1 to 12", "5 to 12", "9 to 12"]
+PARTS = "example special units loo shapley"
+LAYERS = {"sst2-companion": ("methods.morf masks.r lattice_means.*", PAIR | PLAIN)}
+CLAIMS = ("methods.r methods.morf methods.lerf masks.r masks.morf masks.lerf", PLAIN)
+BOARD = ("methods.r", PAIR)
+DRAWN: dict[str, dict[str, tuple[str, dict[str, list[str]]]]] = {
+    "03": LAYERS,
+    "04": LAYERS,
+    "05": {
+        "*b-companion*": CLAIMS,
+        "sst2-companion*": CLAIMS,
+        "trainings/sst2-companion-6-short-*": ("methods.r examples.*", PAIR | PLAIN),
+        "wirings/post-ln-first-*": ("methods.r examples.*", PAIR | PLAIN),
+        "base/*": ("r", PAIR | PLAIN),
+        "smollm2/*": ("r", PAIR | PLAIN),
+        "*/*": ("methods.r", PAIR | PLAIN),
+    },
+    "06": {
+        "maps/*": ("methods.map examples.*", PAIR | PLAIN),
+        "trainings/*": ("methods.r", PAIR | PLAIN),
+        "sst2-companion": ("methods.r masks.r", PAIR | {"bypassed": THIRDS}),
+        "*-companion*": BOARD,
+    },
+    "07": {
+        "frontier/*": ("methods.r methods.passes", PLAIN),
+        "maps/*": ("methods.r", {"explainer": ["attnlrp", "mask-gradient"], "site": ["word"]}),
+        "edge-formula/*": (
+            "methods.r methods.map examples.*",
+            PLAIN | {"explainer": ["attnlrp", "cp-lrp", "mask-gradient", *EDGES]},
+        ),
+        "shapley/*": (PARTS, {}),
+    },
+    "08": {
+        "frontier/*": ("methods.morf methods.lerf", {}),
+        "wirings/*": ("methods.r", JUDGED | PLAIN),
+        "labels-only/*": ("methods.r", PAIR | PLAIN),
+        "random-masks/*": ("methods.r", PAIR | PLAIN),
+        "shapley/companion": (
+            f"{PARTS} attnlrp cp-lrp ig interactions mask-gradient mask-gradient-8",
+            {},
+        ),
+        "shapley/*": (f"{PARTS} attnlrp cp-lrp mask-gradient", {}),
+        "planted/*": ("*signed", {}),
+    },
+    "09": {
+        "*-maps": ("r morf* lerf*", PLAIN | {"explainer": ["attnlrp", "cp-lrp", "mask-gradient", "ig"]}),
+        "*-imdb": ("r", PAIR | PLAIN),
+        "*-rest": ("r", PAIR | PLAIN),
+    },
+    "session3": {
+        "base/*": ("r", PAIR | PLAIN),
+        "smollm2/*": ("r", PAIR | PLAIN),
+        "*": ("methods.r", PAIR | PLAIN),
+    },
+}
+"""Of the records that a chapter opens what it draws: columns of tables or names of arrays, and options of the
+axes, all where none are named. A record without an entry is whole.
+"""
 HOW = f"""How to run this chapter. WHEELS is the folder of the wheels: files of a release, or made in a
 checkout by `python3 packaging/build.py WHEELS`.
 
     python -m pip install --find-links WHEELS "lrp-companion[book]=={lrp_companion.__version__}" jupyterlab
     python -m pip install --find-links WHEELS --no-deps lrp-companion-model
     jupyter lab
-"""
-MISSING = f"""
-Not in this zip, which has at most {LIMIT / 1e6:.0f} MB, but fetched by `open_record` where the variable
-{RECORDS} is {{address}}:
-{{names}}.
+
+The records are here as far as the chapter draws them; whole they are in a checkout and in a release.
 """
 
 
@@ -43,34 +113,95 @@ def files_of(record: Path) -> list[Path]:
     return [path for ending in (".npz", ".json") if (path := record.with_suffix(ending)).is_file()]
 
 
-def write_chapter(
-    notebook: Path, opened: Iterable[str], records: Path, target: Path, *, address: str = ""
-) -> Path:
-    """Write a chapter's zip: the notebook without outputs, the records that it opens, how to run it.
-
-    With the address of a release the zip keeps to `LIMIT`: the smaller records come first, and what does not
-    fit is named in its README. Without one there is all in it.
-    """
+def write_chapter(notebook: Path, opened: Iterable[str], records: Path, target: Path) -> Path:
+    """Write a chapter's zip: the notebook without outputs, what it draws of records, how to run it."""
     chapter = nbformat.read(notebook, as_version=4)
     for cell in chapter.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    layers = any(".layers" in cell.source for cell in chapter.cells if cell.cell_type == "code")
-    wanted = {tuple(files_of(records / name)) for name in opened}
-    kept = [[path for path in files if layers or path.name not in OF_LAYERS] for files in wanted]
-    left_out, room = [], LIMIT - 100_000 if address else sys.maxsize
+    drawn = DRAWN.get(notebook.stem.partition("_")[0], {})
+    files = {name_of(records / file, records): files_of(records / file) for file in opened}
     target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as bundle:
         bundle.writestr(notebook.name, nbformat.writes(chapter) + "\n")
-        for files in sorted(kept, key=lambda files: sum(path.stat().st_size for path in files)):
-            room -= sum(path.stat().st_size for path in files)
-            if files and room < 0:
-                left_out.append(name_of(files[0], records))
-            for path in files if room >= 0 else ():
-                bundle.write(path, f"results/{path.relative_to(records).as_posix()}")
-        missing = MISSING.format(address=address, names=", ".join(sorted(left_out))) if left_out else ""
-        bundle.writestr("README.txt", HOW + missing)
+        for name, whole in sorted(files.items()):
+            kept = {path: path.read_bytes() for path in whole}
+            if entry := next((of for pattern, of in drawn.items() if fnmatch.fnmatch(name, pattern)), None):
+                kept |= cut(records, name, *entry)
+            for path, content in kept.items():
+                if content:
+                    bundle.writestr(f"results/{path.relative_to(records).as_posix()}", content)
+        bundle.writestr("README.txt", HOW)
     return target
+
+
+def cut(records: Path, name: str, columns: str, axes: Mapping[str, list[str]]) -> dict[Path, bytes]:
+    """The files of a record that change where it has these columns and options alone; b"": one that goes."""
+    record, wanted = open_record(name, results=records), columns.split()
+    (part,) = record.parts.values()
+    if isinstance(part, TextRun):
+        return _cut_run(part, records / name, wanted, axes)
+    arrays: dict[str, Any] = {column: of for column, of in record.arrays.items() if _in(column, wanted)}
+    if "r" in wanted:
+        options = {str(axis): record.r[axis].values.tolist() for axis in record.r.dims if axis != "text"}
+        options = _chosen(options, axes)
+        arrays |= {"example": record.arrays["example"], "r": record.r.sel(options).values}
+        arrays |= {axis: np.array(of) for axis, of in options.items()}
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)
+    return {records / f"{name}.npz": out.getvalue()}
+
+
+def _in(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
+
+
+def _chosen(options: Mapping[str, Iterable[str]], axes: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    return {axis: [one for one in of if one in axes.get(axis, of)] for axis, of in options.items()}
+
+
+def _cut_run(
+    run: TextRun, place: Path, wanted: list[str], axes: Mapping[str, list[str]]
+) -> dict[Path, bytes]:
+    masks = {mask_label(mask): mask for mask in run.masks}
+    known = {**run.options, "explainer": run.methods, "bypassed": masks}
+    small = _chosen({axis: of for axis, of in known.items() if axis != "map"}, axes)
+    out = {}
+    for name, table in run.tables.items():
+        columns = [column for column in table.column_names if _in(f"{name}.{column}", wanted)]
+        content = b""
+        if columns:
+            keys = [key for key in (JOB, "method", "mask") if key in {*table.column_names} - {*columns}]
+            rows = table.select([*columns, *keys])
+            if name in ("methods", "masks"):
+                of = small["explainer"] if name == "methods" else map(masks.get, small["bypassed"])
+                rows = pa.concat_tables([_cut_rows(run, each, rows, small) for each in of])
+            elif "after" in columns:
+                removals = run.options["removal"]
+                places = [removals.index(removal) for removal in small["removal"]]
+                after = (
+                    np.reshape(of, (len(removals), -1))[places].ravel() for of in rows["after"].to_pylist()
+                )
+                after = pa.array(list(after), rows["after"].type)
+                rows = rows.set_column(rows.column_names.index("after"), "after", after)
+            content = table_bytes(rows, run.manifest["key"]).to_pybytes()
+        out[place / f"{name}.parquet"] = content
+    manifest = {**run.manifest, "axes": {**run.manifest["axes"], **small}}
+    return out | {place / MANIFEST: json.dumps(manifest).encode()}
+
+
+def _cut_rows(run: TextRun, of: Any, table: pa.Table, small: Mapping[str, list[str]]) -> pa.Table:
+    """The rows of an explanation; r under some choices, and its signs in place of the maps' sums."""
+    rows = table.take(run.rows(of))
+    if "r" not in rows.column_names:
+        return rows
+    r = run.agreement({"of": of}).sel(explainer="of", map="raw")
+    for column, values, names in (("r", r, AXES), (SIGN, run.signs(of), SIGN_AXES)):
+        options = {name: [one for one in small[name] if one in values[name]] for name in names}
+        new = Axes(options).column(values.sel(options).transpose("example", *names).values)
+        rows = rows.drop_columns([column]) if column == "r" else rows
+        rows = rows.append_column(column, new)
+    return rows
 
 
 def name_of(file: Path, records: Path) -> str:

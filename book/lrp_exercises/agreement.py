@@ -45,19 +45,15 @@ s, g = scores[~special], loo[~special]; return s @ g / np.sqrt((s @ s) * (g @ g)
 # The means are not subtracted: this is the cosine of the maps, not their correlation.
 s, g = ((x - x.mean())[~special] for x in (scores, loo)); return s @ g / np.sqrt((s @ s) * (g @ g))
 # The mean is taken before the special tokens are left out: leave them out first, then centre.
-from scipy.stats import spearmanr; return spearmanr(scores[~special], loo[~special])[0]
+s, g = (np.argsort(np.argsort(x[~special])) for x in (scores, loo)); return np.corrcoef(s, g)[0, 1]
 # This is the correlation of ranks (Spearman). Pearson's r uses the scores themselves.
 [0, 1] -> [0, 1] ** 2  # This is r squared: its sign is lost.
 return abs(np.corrcoef(scores[~special], loo[~special])[0, 1])
 # The sign of r is lost: a reversed map has a negative r.
 [0, 1] ->  # This is the whole matrix of np.corrcoef. r is one entry of it: [0, 1].
-from scipy.stats import pearsonr; return tuple(pearsonr(scores[~special], loo[~special]))
-# SciPy gives r and a p-value. Only r is asked for: .statistic, or [0].
 corrcoef -> cov  # This is the covariance: divide by both standard deviations.
 s, g = scores[~special], loo[~special]; return np.cov(s, g)[0, 1] / (s.std() * g.std())
 # Two kinds of variance are mixed: the covariance divides by n - 1, the standard deviations by n.
-from scipy.stats import pearsonr; return pearsonr(scores[~special], loo[~special])[1]
-# This is the p-value: r is the other number that SciPy gives.
 ## hints
 Which tokens count, and what is Pearson's r of those that do?
 First leave out the special tokens, then centre both maps, then divide by the two norms.
@@ -205,6 +201,63 @@ return maps / maps.sum(axis=1, keepdims=True)
 def sum_to_one(maps: Array) -> Array:
     """Row by row, divided by the row's sum with its sign."""
     return np.array([[value / math.fsum(row) for value in row] for row in maps])
+
+
+@card("""overrated-words: Which words a method overrates -> the differences
+Each entry of words and texts (whole numbers, shape (T,)) says which word stands there, and in which text;
+scores and loo are its scores by a method and by LOO, scaled alike. Return for each word, in the order of
+their numbers, by how much the method overrates it: the mean of score minus LOO, where the occurrences of a
+word in one text are averaged first, and each text with the word then counts once.
+## inputs
+of three words in three texts: np.array([0, 1, 0, 0, 2, 1, 2, 0, 1]), np.arange(9) // 3, n(9), n(9) + 0.5
+of a word in one text only: np.array([2, 0, 0, 1, 0, 1]), np.array([0, 0, 0, 1, 1, 2]), n(6), n(6) + 1
+with numbers that leave gaps: np.array([5, 1, 5, 5, 1, 9]), np.array([7, 7, 7, 3, 9, 3]), n(6), n(6) - 1
+of texts that are mixed: np.arange(24) % 4, np.arange(24) % 3 // 2 + 1, n(24), n(24) + 0.3
+of drawn size: np.arange(6 * p) % 4, np.arange(6 * p) // 6, n(6 * p), n(6 * p) + 1
+## solution
+def overrated_words(words, texts, scores, loo):
+    gaps, out = scores - loo, []
+    for word in np.unique(words):
+        here = words == word
+        each = [gaps[here & (texts == text)].mean() for text in np.unique(texts[here])]
+        out.append(np.mean(each))
+    return np.array(out)
+## slips
+np.mean(each) -> gaps[here].mean()
+# A word that occurs twice in a text counts twice: average its occurrences in each text first.
+scores - loo -> loo - scores  # The sign is reversed: overrated is score minus LOO.
+scores - loo -> scores  # LOO is not subtracted: this is the mean score alone.
+scores - loo -> loo  # This is LOO's mean alone: subtract it from the score.
+scores - loo -> abs(scores - loo)
+# The sign of each difference is lost: an underrated word would count as overrated.
+scores - loo -> abs(scores) - abs(loo)
+# You compare sizes: a score for the class in place of one against it is a difference, too.
+scores - loo -> scores / loo  # This is a quotient: subtract LOO.
+np.mean(each) -> np.sum(each)  # This is the sum over the texts: divide by how many have the word.
+np.mean(each) -> np.sum(each) / len(np.unique(texts))
+# You divide by the number of all texts: only those with the word count.
+.mean() for -> .sum() for  # The occurrences in one text are added: take their mean.
+.mean() for -> [0] for  # Only the first occurrence in each text counts in your mean: average all of them.
+.mean() for -> .max() for  # Only the largest occurrence in each text counts: average all of them.
+np.mean(each) -> np.median(each)  # This is the median over the texts: take the mean.
+gaps[here & (texts == text)] -> gaps[texts == text]
+# All words of a text are in your mean: only the places of this word count.
+return np.sort(out)[::-1]  # You sorted the words by their differences: keep the order of their numbers.
+## hints
+What is the unit that counts once: a place, a word, or a text with the word?
+For each word, and each text that has it, the mean of score minus LOO at its places; then the mean over texts.
+each = [gaps[here & (texts == text)].mean() for text in np.unique(texts[here])]
+""")
+def overrated_words(words: Array, texts: Array, scores: Array, loo: Array) -> Array:
+    """Word by word, place by place: sums in each text, divided there, then over the texts."""
+    out = []
+    for word in sorted(set(words.tolist())):
+        gaps: dict[int, list[float]] = {}
+        for k in range(len(words)):
+            if words[k] == word:
+                gaps.setdefault(int(texts[k]), []).append(scores[k] - loo[k])
+        out.append(math.fsum(math.fsum(of) / len(of) for of in gaps.values()) / len(gaps))
+    return np.array(out)
 
 
 def three(n: Function, count: int) -> tuple[Array, ...]:

@@ -11,7 +11,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -27,17 +27,17 @@ from lrp_exercises.comparing import (
     alike,
     all_same,
     close,
-    explains,
     factor,
     near,
     same,
 )
-from lrp_exercises.kinds import FINDERS, PLACES, WHOLE_PARTS, Asked, factor_by_size, first_told
+from lrp_exercises.kinds import FINDERS, PLACES, WHOLE_PARTS, Asked, factor_by_size, first_told, has_ties
 from lrp_exercises.near_misses import WHOLE, near_misses
 from lrp_exercises.properties import broken_property, memory
 
 SEED, SEEDS = 0, 4  # the first seed, and how many are drawn from
 PATIENCE = 5.0  # seconds in which a wrong function is called again, to find out what is wrong
+Slips = list[tuple[str, Answers]]  # what is said of each, and its answers to the cases
 _FACTORS = {
     2.0: "Every number is twice what it should be: is a half missing?",
     0.5: "Every number is half of what it should be: one half too many.",
@@ -46,7 +46,7 @@ _FACTORS = {
     -1.0: "Every number has the other sign: a minus was dropped, or a difference reversed.",
 }
 _CAUSES = {
-    "overflow encountered in exp": "an exponential overflows",
+    "overflow encountered in exp": "an exponential that overflows",
     "divide by zero encountered in log": "a logarithm of 0",
     "invalid value encountered in log": "a logarithm of a negative number",
     "invalid value encountered in sqrt": "a root of a negative number",
@@ -81,19 +81,19 @@ class _Told(Exception):
     """An answer that cannot be compared; its text says why."""
 
 
-def examine(exercise: Exercise, function: Function, *, torch: bool = False, seed: int = SEED) -> Result:
+def examine(exercise: Exercise, function: Function, *, seed: int = SEED) -> Result:
     """Run a function on the cases of several seeds and say what is likely wrong with it."""
     with np.errstate(all="warn"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return _examine(exercise, function, torch=torch, seed=seed)
+        return _examine(exercise, function, seed)
 
 
-def _examine(exercise: Exercise, function: Function, *, torch: bool, seed: int) -> Result:
+def _examine(exercise: Exercise, function: Function, seed: int) -> Result:
     try:
         drawn, expected = _right(exercise, seed)
         cases = copy.deepcopy(drawn)  # for whoever changes its inputs
         pairs = zip(cases, expected, strict=True)
-        given = [_run(exercise, function, case, wanted, torch=torch) for case, wanted in pairs]
+        given = [_run(exercise, function, case, wanted) for case, wanted in pairs]
     except _Told as told:
         return Result(exercise.name, False, str(told))
     if all_same(given, expected):
@@ -105,8 +105,8 @@ def _examine(exercise: Exercise, function: Function, *, torch: bool, seed: int) 
         """The reader's function on other inputs, as long as there is time; a failure is not told."""
         if time.monotonic() > until:
             raise TimeoutError
-        with contextlib.redirect_stdout(io.StringIO()):
-            return _run(exercise, function, Case("", tuple(inputs)), (), torch=torch)
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            return _run(exercise, function, Case("", tuple(inputs)), ())
 
     narrow = any(a.dtype in (np.float32, np.float16) for answer in given for a in answer)
     solved = partial(_quietly, exercise, compiled(exercise.solution))
@@ -122,13 +122,10 @@ def _right(exercise: Exercise, seed: int) -> tuple[list[Case], Answers]:
 
 
 @lru_cache(maxsize=8)
-def _slips(exercise: Exercise, seed: int) -> list[tuple[str, Answers]]:
-    """What is said of each known slip that can run here, and its answers to the same cases."""
-    cases, out = copy.deepcopy(_right(exercise, seed)[0]), []
-    for slip in exercise.slips:
-        with contextlib.suppress(Exception):  # some need SciPy
-            out.append((slip.says, variant(exercise, compiled(slip.code), cases)))
-    return out
+def _slips(exercise: Exercise, seed: int) -> Slips:
+    """The known slips, on the same cases."""
+    cases = copy.deepcopy(_right(exercise, seed)[0])
+    return [(slip.says, variant(exercise, compiled(slip.code), cases)) for slip in exercise.slips]
 
 
 def variant(exercise: Exercise, function: Function, cases: list[Case]) -> Answers:
@@ -146,17 +143,16 @@ def _called(exercise: Exercise, function: Function, inputs: Sequence[Any]) -> An
     return _differentiated(function, inputs) if exercise.autograd else function(*inputs)
 
 
-def _run(exercise: Exercise, function: Function, case: Case, wanted: Answer, *, torch: bool) -> Answer:
+def _run(exercise: Exercise, function: Function, case: Case, wanted: Answer) -> Answer:
     """The reader's answer. Where the right one is NaN an error will do: both say that there is none."""
     inputs = copy.deepcopy(case.inputs)
-    wants_tensors = torch and not exercise.autograd  # which makes its tensors itself
     try:
-        answer = _called(exercise, function, [_tensor(x) if wants_tensors else x for x in inputs])
+        answer = _called(exercise, function, inputs)
     except NotImplementedError:
         raise _Told("There is still a gap: write the function's body.") from None
     except _Told:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if wanted and all(np.isnan(part).all() for part in wanted):
             return wanted
         raise _Told(_failure(exercise, case, error)) from error
@@ -170,7 +166,7 @@ def _run(exercise: Exercise, function: Function, case: Case, wanted: Answer, *, 
         raise _Told(f"{told} (On inputs {case.label}: {_shapes(exercise, case)}.)") from None
 
 
-def _failure(exercise: Exercise, case: Case, error: Exception) -> str:
+def _failure(exercise: Exercise, case: Case, error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     readers = [frame for frame in frames if Path(frame.filename).parent != Path(__file__).parent]
     at = f" at `{readers[0].line}`" if readers and readers[0].line else ""
@@ -178,7 +174,7 @@ def _failure(exercise: Exercise, case: Case, error: Exception) -> str:
         told = f"Your function cannot be called as {exercise.signature}: {error}."
         return f"{told} Give it these arguments, in this order."
     inputs = f"inputs {case.label} ({_shapes(exercise, case)})"
-    told = f"Your function raised {type(error).__name__}{at} on {inputs}: {error}"
+    told = f"Your function raised {type(error).__name__}{at} on {inputs}: {str(error)[:300]}"
     of_shapes = any(word in str(error) for word in ("shape", "dimension", "broadcast", "size"))
     if of_shapes and isinstance(error, (ValueError, RuntimeError)):
         flat = all(np.ndim(x) < 2 for x in case.inputs if isinstance(x, np.ndarray))
@@ -194,15 +190,16 @@ def _shapes(exercise: Exercise, case: Case) -> str:
 
 def _plain(answer: Any, exercise: Exercise, inputs: Sequence[Any]) -> Answer:
     """The answer as arrays, one per part."""
-    if answer is None:
-        raise _Told("Your function returned None: is there a return at its end?")
     count, several = len(exercise.parts), isinstance(answer, (tuple, list))
     if count > 1 and not several:  # results of one shape may come as one array
         several = np.shape(answer) == (count, *np.shape(inputs[0]))
-    values: Sequence[Any] = (answer,) if count == 1 else answer if several else ()
-    if len(values) != count:
-        got = f"{len(answer)} things" if several else f"one {type(answer).__name__}"
-        wanted = f"{count}: {', '.join(exercise.parts)}, as a tuple"
+    values: Sequence[Any] = answer if several and count > 1 else (answer,)
+    if any(value is None for value in values):
+        raise _Told("Your function returned None: is there a return at its end?")
+    arrays = isinstance(answer, tuple) and any(getattr(value, "ndim", 0) for value in answer)
+    if len(values) != count or (arrays and count == 1):
+        got = f"a {type(answer).__name__} of {len(answer)}" if several else f"one {type(answer).__name__}"
+        wanted = f"{count}: {', '.join(exercise.parts)}{', as a tuple' if count > 1 else ''}"
         raise _Told(f"Your function returned {got}; expected {wanted}.")
     named = zip(values, exercise.parts, strict=True)
     return tuple(_array(value, name, whole=exercise.whole) for value, name in named)
@@ -215,18 +212,17 @@ def _array(value: Any, name: str, *, whole: bool) -> np.ndarray:
         out = np.asarray(value)
         if out.dtype == object and not whole:
             out = np.asarray(value, dtype=np.float64)  # Fractions, for instance
-    except (TypeError, ValueError):
-        got = f"{type(value).__name__} {str(value)[:60]!r}"
-        raise _Told(f"Got {got} for {name}; expected an array of numbers.") from None
-    if out.dtype.kind not in "iuf":
-        wanted = "whole numbers" if whole else "float64 numbers"
+    except (TypeError, ValueError, OverflowError):
+        besides = " Is it called, with ()?" if callable(value) else ""
+        got = f"{type(value).__name__} for {name}; expected an array of numbers"
+        raise _Told(f"Got {got}.{besides}") from None
+    wanted, fits = ("whole numbers: indices", "iuf") if whole else ("float64 numbers", "iufb")
+    if out.dtype.kind not in fits or (whole and not np.array_equal(out, np.round(out))):
         raise _Told(f"Got dtype {out.dtype} for {name}; expected {wanted}.")
-    if whole and out.dtype.kind == "f":
-        raise _Told(f"Got dtype {out.dtype} for {name}; expected whole numbers: indices, not scores.")
-    return out
+    return out.astype(float) if out.dtype == bool else out
 
 
-def _explain(asked: Asked, slips: list[tuple[str, Answers]]) -> str:
+def _explain(asked: Asked, slips: Slips) -> str:
     exercise, given, expected, tolerance = asked.exercise, asked.given, asked.expected, asked.tolerance
     narrow = [a.dtype for answer in given for a in answer if a.dtype in (np.float32, np.float16)]
     if narrow and all_same(given, expected, tolerance):
@@ -254,19 +250,34 @@ def _explain(asked: Asked, slips: list[tuple[str, Answers]]) -> str:
         if (times := factor(given, wrong, tolerance)) is not None:
             besides = _FACTORS.get(times, f"there is a constant factor of {times:g}.")
             return f"Two things at once. {says} Also: {besides}"
-    not_finite = _not_finite(asked)
-    for says, wrong in slips if not_finite else ():
-        if explains(given, wrong, expected, tolerance):
-            return f"{says} Also: {not_finite}"
-    pairs = [of for row in asked.rows for of in zip(*row, strict=True)]
-    finite = np.concatenate([np.ravel(np.isfinite(a)) for a, _ in pairs])
-    wrong_too = any((~close(a, b, tolerance) & np.isfinite(a) & np.isfinite(b)).any() for a, b in pairs)
-    if not_finite and (finite.mean() < 0.75 or not wrong_too):  # too little is left to compare
-        return not_finite
+    if not_finite := _not_finite(asked):
+        kept = [k for k, pair in enumerate(asked.rows) if all(map(_as_finite, *pair))]
+        rest, some = _only(asked, slips, kept)
+        return (
+            f"{_explain(rest, some)} Also: {not_finite}"
+            if rest.wrong and 2 * len(kept) > len(asked.cases)
+            else not_finite
+        )
+    rest, some = _only(
+        asked, slips, [k for k, of in enumerate(asked.cases) if not any(map(has_ties, of.inputs))]
+    )
+    for says, wrong in some if rest.wrong else ():
+        if all_same(rest.given, wrong, tolerance):
+            return f"Two things at once. {says} Also: something else is wrong with equal numbers."
     if told := first_told(WHOLE_PARTS, asked) or _near_miss(asked) or first_told(FINDERS, asked):
         return told + where
-    also = f" Also: {not_finite}" if not_finite else ""
-    return (first_told(PLACES, asked) or broken_property(asked)) + where + also
+    return (first_told(PLACES, asked) or broken_property(asked)) + where
+
+
+def _only(asked: Asked, slips: Slips, kept: list[int]) -> tuple[Asked, Slips]:
+    """The same for some of the cases."""
+    cases, rows = [asked.cases[k] for k in kept], [asked.rows[k] for k in kept]
+    rest = replace(asked, cases=cases, given=[a for a, _ in rows], expected=[b for _, b in rows])
+    return rest, [(says, [wrong[k] for k in kept]) for says, wrong in slips]
+
+
+def _as_finite(a: np.ndarray, b: np.ndarray) -> bool:
+    return np.array_equal(np.isfinite(a), np.isfinite(b))
 
 
 def _near_miss(asked: Asked) -> str:
@@ -319,7 +330,7 @@ def _cause(asked: Asked, case: Case) -> str:
         warnings.simplefilter("always")
         asked.call(case.inputs)
     known = [_CAUSES[said] for one in heard if (said := str(one.message)) in _CAUSES]
-    return f"there is {known[0]}" if known else "look for a division by zero or an exponential that overflows"
+    return f"look for {known[0]}" if known else "look for a division by zero or an exponential that overflows"
 
 
 def _where(exercise: Exercise, rows: list[tuple[Case, Answer, Answer]], tolerance: float) -> str:
@@ -349,11 +360,6 @@ def _told_apart(a: float, b: float) -> tuple[str, str]:
     return next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
 
 
-def _tensor(value: Any) -> Any:
-    """A torch tensor of an array."""
-    return _torch().from_numpy(value.copy()) if isinstance(value, np.ndarray) else value
-
-
 def _torch() -> Any:
     """torch, which is loaded here and nowhere else."""
     try:
@@ -365,7 +371,7 @@ def _torch() -> Any:
 def _differentiated(function: Function, inputs: Sequence[Any]) -> Answer:
     """The output of a function of tensors, and the gradients at its inputs of a fixed weighted sum of it."""
     torch = _torch()
-    tensors = [_tensor(value).requires_grad_() for value in inputs]
+    tensors = [torch.from_numpy(value.copy()).requires_grad_() for value in inputs]
     out = function(*tensors)
     if not all(np.array_equal(a.detach().numpy(), b) for a, b in zip(tensors, inputs, strict=True)):
         raise _Told("Your function changes a tensor that it was given in place: work on a clone of it.")

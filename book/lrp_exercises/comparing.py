@@ -41,18 +41,6 @@ def alike(got: Answer, wanted: Answer, tolerance: float = TOLERANCE) -> bool:
     return same(plain[0], plain[1], tolerance)
 
 
-def explains(got: Answers, slip: Answers, wanted: Answers, tolerance: float) -> bool:
-    """Whether a slip gives what was got where both are finite: most entries, of which some are wrong."""
-    rows = [row for of in zip(got, slip, wanted, strict=True) for row in zip(*of, strict=True)]
-    if any(a.shape != b.shape or a.shape != c.shape for a, b, c in rows):
-        return False
-    finite = [np.isfinite(a) & np.isfinite(b) for a, b, _ in rows]
-    if not all((close(a, b, tolerance) | ~ok).all() for (a, b, _), ok in zip(rows, finite, strict=True)):
-        return False
-    wrong = any((~close(a, c, tolerance) & ok).any() for (a, _, c), ok in zip(rows, finite, strict=True))
-    return wrong and sum(ok.sum() for ok in finite) >= 0.75 * sum(ok.size for ok in finite)
-
-
 def factor(got: Answers, wanted: Answers, tolerance: float) -> float | None:
     """The number c with got = c * wanted in all cases, if there is one besides 0 and 1."""
     pairs = [pair for x, y in zip(got, wanted, strict=True) for pair in zip(x, y, strict=True)]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lrp_exercises.cards import Case, Exercise, compiled, edited
+from lrp_exercises.cards import Case, Exercise
 from lrp_exercises.comparing import Answer, Answers, alike, all_same, close, same
 
 Array = np.ndarray
@@ -129,12 +129,6 @@ INPUTS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
 """Changes of inputs, with words that end this sentence."""
 
 
-def exchange(i: int, j: int) -> Callable[[Sequence[Any]], list[Any]]:
-    """Inputs with two of them in each other's place."""
-    places = {i: j, j: i}
-    return lambda inputs: [inputs[places.get(k, k)] for k in range(len(inputs))]
-
-
 def other_inputs(asked: Asked) -> str:
     """Some of the inputs changed alike, or two of them swapped."""
     names = asked.exercise.arguments
@@ -148,7 +142,11 @@ def other_inputs(asked: Asked) -> str:
         if asked.explained(changed):
             return f"{OTHER}{says.format(_names([names[k] for k in chosen]))}. "
     for i, j in itertools.combinations(usable, 2):
-        if asked.explained(exchange(i, j)):
+
+        def swapped(inputs: Any, places: Any = {i: j, j: i}) -> list[Any]:  # noqa: B006
+            return [inputs[places.get(k, k)] for k in range(len(inputs))]
+
+        if asked.explained(swapped):
             return f"{OTHER}{names[i]} and {names[j]} in each other's place. "
     return ""
 
@@ -179,34 +177,6 @@ def times_an_input(asked: Asked) -> str:
             each = [f"{parts[p]} ({done} {by or names[own[p]]})" for p in asked.parts]
             besides = "" if by else " Relevance is g times the activation: which of the two is asked for?"
             return f"Right but for one factor: {_names(each)}.{besides} "
-    return ""
-
-
-def plus_an_input(asked: Asked) -> str:
-    """An input added to the right answer, or subtracted."""
-    rows, tolerance = list(asked.arrays()), asked.tolerance
-    for k, name in enumerate(asked.exercise.arguments):
-        if all(_fits(case.inputs[k], b) for case, _, _, b in rows):
-            for sign, says in ((1, "added"), (-1, "subtracted")):
-                if all(same((a,), (b + sign * case.inputs[k],), tolerance) for case, _, a, b in rows):
-                    return f"Right but for one term: {name} is {says} that does not belong there. "
-    return ""
-
-
-def times_a_step(asked: Asked) -> str:
-    """Each wrong part multiplied or divided by a step of the solution, such as the attention."""
-    with np.errstate(all="ignore"):
-        run = compiled(edited(asked.exercise.solution, ["return locals()"]))
-        found = [run(*case.inputs) for case in asked.cases]
-    names = [name for name in found[0] if name not in asked.exercise.arguments]
-    steps = [(case, of) for case, of in zip(asked.cases, found, strict=True) for _ in asked.parts]
-    for name, rest, divided in itertools.product(names, (False, True), (False, True)):
-        values = [np.asarray(1 - of[name] if rest else of[name], dtype=float) for _, of in steps]
-        rows = zip(asked.arrays(), values, strict=True)
-        if all(_multiplied(a, b, value, asked.tolerance, divided) for (*_, a, b), value in rows):
-            parts = _names([asked.exercise.parts[p] for p in asked.parts])
-            done = "divided" if divided else "multiplied"
-            return f"Right but for one factor: {parts} ({done} by a result on the way, once too often). "
     return ""
 
 
@@ -315,24 +285,6 @@ def in_order(asked: Asked) -> str:
     return "The numbers are right, but in another order: which entry belongs to which place? "
 
 
-def places(asked: Asked) -> str:
-    """Only the first entry (row, column) is right, on all inputs."""
-    for axis, thing in ((0, "entry"), (0, "row"), (1, "column")):
-        shapes = [b.shape for *_, b in asked.arrays()]
-        if any(len(s) != (1 if thing == "entry" else 2) for s in shapes) or max(s[axis] for s in shapes) < 2:
-            continue
-        marks: list[list[bool]] = []
-        for *_, a, b in asked.arrays():
-            right = np.moveaxis(np.asarray(close(a, b, asked.tolerance)), axis, 0)
-            marks.append([bool(line.all()) for line in right])
-        if all(mark[0] for mark in marks) and not any(mark[1] for mark in marks if not all(mark)):
-            return f"Only the first {thing} is right: what changes there that the next ones see? "
-        for end, others, does in (("last", slice(-1), "end"), ("first", slice(1, None), "begin")):
-            if all(all(mark[others]) for mark in marks):
-                return f"Only the {end} {thing} is wrong: where does a loop or a slice {does}? "
-    return ""
-
-
 def rounded(asked: Asked) -> str:
     """The right numbers rounded, or nearly right."""
     if all_same(asked.given, [tuple(map(np.floor, answer)) for answer in asked.expected]):
@@ -364,7 +316,7 @@ def where_an_input_is_0(asked: Asked) -> str:
 def special_inputs(asked: Asked) -> str:
     """Wrong only where an input has equal numbers or a 0; the input is told that singles them out best."""
     names, found = asked.exercise.arguments, []
-    for says, has in (("equal numbers", _has_ties), ("a 0", _has_zero)):
+    for says, has in (("equal numbers", has_ties), ("a 0", _has_zero)):
         for j, name in enumerate(names):
             met = {k for k, case in enumerate(asked.cases) if has(case.inputs[j])}
             if set(asked.wrong) <= met and len(met) < len(asked.cases):
@@ -380,29 +332,17 @@ def _has_zero(x: Any) -> bool:
     return isinstance(x, np.ndarray) and bool((x == 0).any())
 
 
-def _has_ties(x: Any) -> bool:
-    return isinstance(x, np.ndarray) and x.ndim == 1 and len(np.unique(x)) < x.size
+def has_ties(x: Any) -> bool:
+    """Whether a vector has equal numbers."""
+    return is_numbers(x) and np.ndim(x) == 1 and len(np.unique(x)) < x.size
 
 
-SIGNS: dict[str, Callable[[Array], Array]] = {
-    "negative": lambda x: x < 0,
-    "positive": lambda x: x > 0,
-    "0": lambda x: x == 0,
-}
-
-
-def by_sign(asked: Asked) -> str:
-    """Wrong entries are exactly the negative (positive, zero) ones of the right answer or of an input."""
-    rows = list(asked.arrays())
-    wrong = np.concatenate([~np.ravel(close(a, b, asked.tolerance)) for *_, a, b in rows])
-    for k, name in enumerate(("the right answer", *asked.exercise.arguments)):
-        values = [b if k == 0 else case.inputs[k - 1] for case, _, _, b in rows]
-        if not all(is_numbers(x) and np.shape(x) == b.shape for x, (*_, b) in zip(values, rows, strict=True)):
-            continue
-        for says, test in SIGNS.items():
-            met = np.concatenate([np.ravel(test(x)) for x in values])
-            if not (wrong & ~met).any() and wrong.sum() * 2 > met.sum() and (~met).sum() * 4 > met.size:
-                return f"Wrong are only the entries where {name} is {says}: are they treated differently? "
+def members(asked: Asked) -> str:
+    """Of whole numbers: one that does not belong in the answer, and one that is missing."""
+    for _, _, a, b in asked.arrays() if asked.exercise.whole else ():
+        if (extra := np.setdiff1d(a, b)).size:
+            missing = np.setdiff1d(b, a)[0]
+            return f"{extra[0]:g} is in your answer and does not belong there; {missing} is missing. "
     return ""
 
 
@@ -429,10 +369,10 @@ def an_input(asked: Asked) -> str:
 
 WHOLE_PARTS = (always_zero, an_input)
 FINDERS = (
-    factor_by_size, other_inputs, times_an_input, times_a_step,
-    plus_an_input, rounded, factor_by_input, one_term, in_order,
+    factor_by_size, other_inputs, times_an_input,
+    rounded, factor_by_input, one_term,
 )  # fmt: skip
-PLACES = (where_an_input_is_0, by_sign, special_inputs, places)
+PLACES = (members, where_an_input_is_0, special_inputs, in_order)
 
 
 def first_told(finders: Sequence[Callable[[Asked], str]], asked: Asked) -> str:

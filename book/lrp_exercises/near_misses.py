@@ -112,6 +112,8 @@ def _changes(node: Any, text: Text) -> Iterator[tuple[str, str]]:
             yield says, f"({left} {symbol} {right})"
         yield TERM, left
         yield TERM, right
+        if isinstance(node.op, ast.MatMult):
+            yield FUNCTION, f"{right}.mean()"
         if isinstance(node.op, ast.Sub | ast.Div):
             yield SWAPPED, f"({right} {'-' if isinstance(node.op, ast.Sub) else '/'} {left})"
     elif isinstance(node, ast.UnaryOp):

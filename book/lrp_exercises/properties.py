@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lrp_exercises.comparing import Answer, close, same
-from lrp_exercises.kinds import Asked, exchange, first_told
+from lrp_exercises.kinds import Asked, first_told
 
 Array = np.ndarray
 Change = Callable[[Sequence[Any]], list[Any]]
@@ -21,7 +21,7 @@ Change = Callable[[Sequence[Any]], list[Any]]
 
 def broken_property(asked: Asked) -> str:
     """The first property that the right answer has and this one has not, or ""."""
-    return first_told((memory, _dependence, _ranks, _totals, _scaling, _shift, _order, _swap, _reach), asked)
+    return first_told((memory, _dependence, _ranks, _totals, _scaling, _shift, _order, _reach), asked)
 
 
 def memory(asked: Asked) -> str:
@@ -147,22 +147,13 @@ def _rolled(x: Any, axis: int, inputs: Sequence[Any]) -> Any:
     return np.roll(x, 1, axis=axis) if isinstance(x, np.ndarray) and x.shape[axis] == length else x
 
 
-def _swap(asked: Asked) -> str:
-    for i, j in itertools.combinations(asked.numbers, 2):
-        if any(np.shape(case.inputs[i]) != np.shape(case.inputs[j]) for case in asked.cases):
-            continue
-        if _breaks(asked, exchange(i, j), lambda y: y):
-            one, other = asked.exercise.arguments[i], asked.exercise.arguments[j]
-            return f"If {one} and {other} change places, the right answer stays; yours changes. "
-    return ""
-
-
 ENDS = {0: "first", -1: "last", 1: "second", 2: "third"}
 
 
 def _reach(asked: Asked) -> str:
     """Which part of the answer sees one entry, row or column of an input?"""
-    for k, axis, place in itertools.product(asked.numbers, (0, -1), ENDS):
+    numbers = [] if asked.exercise.whole else asked.numbers  # a new score moves all in an order
+    for k, axis, place in itertools.product(numbers, (0, -1), ENDS):
         if min(np.ndim(case.inputs[k]) for case in asked.cases) < (1 if axis == 0 else 2):
             continue
 

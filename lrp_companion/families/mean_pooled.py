@@ -8,6 +8,8 @@ from torch import Tensor
 from transformers import BertForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
+from lrp_companion.families.sentences import pooled
+
 
 class MeanPooledBertForSequenceClassification(BertForSequenceClassification):
     """BERT with the same modules as `BertForSequenceClassification` and one change: the pooler's dense layer
@@ -25,11 +27,7 @@ class MeanPooledBertForSequenceClassification(BertForSequenceClassification):
     ) -> SequenceClassifierOutput:
         """The logits of the mean; no loss is computed here."""
         hidden = self.bert(input_ids, attention_mask=attention_mask, **inputs).last_hidden_state
-        if attention_mask is None or attention_mask.ndim != 2:
-            mean = hidden.mean(1)
-        else:
-            kept = attention_mask.to(hidden.dtype).unsqueeze(-1)
-            mean = (hidden * kept).sum(1) / kept.sum(1)
         pooler: Any = self.bert.pooler
+        mean = pooled(hidden, attention_mask, "mean")
         logits = self.classifier(self.dropout(pooler.activation(pooler.dense(mean))))
         return SequenceClassifierOutput(logits=logits)

@@ -55,7 +55,7 @@ def _head(model: Any, *, capped: bool = False) -> Steps:
 @family("modernbert")
 def modernbert(model: Any) -> Wiring:
     """ModernBERT: rotations, gated MLPs, windows in most layers; the first token or the mean is read."""
-    base, config = model.model, model.config
+    base, config = getattr(model, "model", model.base_model), model.config
     layers = tuple(_modernbert_layer(layer, config) for layer in base.layers)
 
     def head_to(last: str) -> Steps:

@@ -1,4 +1,6 @@
-"""What a model predicts, from the name of its class, and the steps of its head."""
+"""What a model predicts, from the name of its class; the steps of its head; and what a comparison of logits
+does not find in a network: an activation function that reads several numbers, other outputs than the labels.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lrp_companion.checks import ModelError
 from lrp_companion.families.wiring import LinearMap, Norm, Wiring, norm_of
 
 CLASSES, NEXT_TOKEN, MASKED_TOKEN, TOKEN_CLASSES = "classes", "next token", "masked token", "token classes"
@@ -24,6 +27,7 @@ TASKS = {
     "ForTokenClassification": TOKEN_CLASSES,
     "ForQuestionAnswering": ANSWER,
     "ForImageClassification": IMAGE_CLASSES,
+    "SentenceEncoder": CLASSES,
     "ForImageClassificationWithTeacher": IMAGE_CLASSES,
 }
 """Tasks by the endings of class names; people read these names, too."""
@@ -62,11 +66,12 @@ def with_head(
 
     A masked token and the classes of a token, such as whether an answer starts there, are read at a place of
     the text.
-
-    Raises
-    ------
-    AttributeError : a task that the family has no head for, or a head without its modules.
     """
+    if hasattr(model, "pooling"):  # of `families.sentences`
+        out = dataclasses.replace(wiring(model.steps), readout=model.pooling)
+        if out.masks_whole and model.pooling != "first":
+            raise AttributeError("a pooling of tokens that a mask closes whole")
+        return out
     task = task_of_network(model)
     heads = {
         CLASSES: classes,
@@ -92,10 +97,6 @@ def head_steps(*parts: Any) -> Steps:
     """The steps of a head: linear maps, each with its activation function or None, and norms.
 
     A part is a linear map, an activation function, a norm, or dropout or the identity, which are left out.
-
-    Raises
-    ------
-    AttributeError : a part that is none of these, or a head that does not end with a linear map.
 
     >>> first, last = nn.Linear(4, 3), nn.Linear(3, 2)
     >>> head_steps(first, nn.Dropout(), torch.tanh, last) == ((first, torch.tanh), (last, None))
@@ -127,3 +128,45 @@ def _norm_of(part: Any) -> Norm | None:
 def _is_function(part: Any) -> bool:
     """Whether a part may be an activation function: `check_modules` tries it."""
     return callable(part) and not (isinstance(part, nn.Module) and any(True for _ in part.children()))
+
+
+@torch.no_grad()
+def is_elementwise(activation: Callable[[Tensor], Tensor]) -> bool:
+    """Whether a function gives of each number alone what it gives of all, and leaves them as they are.
+
+    >>> is_elementwise(torch.tanh), is_elementwise(nn.Softmax(dim=-1)), is_elementwise(nn.GLU())
+    (True, False, False)
+    """
+    held = next(activation.parameters(), None) if isinstance(activation, nn.Module) else None
+    if held is not None and held.is_meta:
+        return True
+    like = torch.zeros(()) if held is None else held
+    z = torch.linspace(-3, 6, 24).reshape(2, 3, 4).to(like.device, like.dtype)
+    given = z.clone()
+    try:
+        y = activation(given)
+        unchanged = torch.equal(given, z)
+        alone = torch.stack([activation(one.reshape(1, 1, 1)) for one in z.flatten()]).reshape(z.shape)
+    except Exception:  # a function of somebody else's
+        return False
+    return y.shape == z.shape and unchanged and torch.allclose(y, alone, rtol=1e-3, atol=1e-5)
+
+
+def check_modules(name: str, wiring: Wiring, *, labels: int) -> None:
+    """Refuse an activation function that reads several numbers, or changes its input: the logits would be
+    right and the relevance would not; and a head with other outputs than the labels.
+    """
+    outputs = len(wiring.head[-1][0].weight)
+    if outputs != labels:
+        got, hint = (
+            f"{name!r}, whose head has {outputs} outputs",
+            f"set num_labels = {outputs} in its configuration",
+        )
+        raise ModelError("load_classifier", got=got, expected=f"one for each of {labels} labels", hint=hint)
+    functions = [layer.activation for layer in wiring.layers] + [function for _, function in wiring.head]
+    for activation in {id(one): one for one in functions if one is not None}.values():
+        if not is_elementwise(activation):
+            got = f"{name!r}, whose {type(activation).__name__} is no activation function of single numbers"
+            hint = "replace it by modules of torch.nn, or register the wiring of your network with family()"
+            expected = "a function that treats every number by itself, and changes no input"
+            raise ModelError("load_classifier", got=got, expected=expected, hint=hint)

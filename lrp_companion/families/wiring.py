@@ -14,17 +14,10 @@ from torch.nn.functional import linear, pad
 
 from lrp_companion.families.patches import PatchEmbedding, PositionTable
 
-READOUTS = ("first", "last", "mean", "place", "two")
-"""What the head reads: the first token, the last one that is not padding, the mean of all, a given place, or
-the first two tokens, joined into one vector.
+READOUTS = ("first", "last", "mean", "max", "place", "two")
+"""What the head reads: the first token, the last one that is not padding, the mean of all or the largest of
+each coordinate, a given place, or the first two tokens, joined into one vector.
 """
-
-
-def mapped(part: Linear, x: Tensor) -> Tensor:
-    """`W x + b` of the weights that the way back reads, whatever a call of the module computes: so a module
-    that computes something else has other logits.
-    """
-    return linear(x, part.weight, part.bias)
 
 
 class LinearMap:
@@ -48,7 +41,7 @@ class LinearMap:
         return self.weight.shape[0]
 
     def __call__(self, x: Tensor) -> Tensor:
-        return mapped(self, x)
+        return linear(x, self.weight, self.bias)
 
 
 @dataclass(frozen=True)
@@ -172,6 +165,20 @@ class RootMeanSquare:
 
 
 @dataclass(frozen=True)
+class UnitLength(RootMeanSquare):
+    """A vector of length 1, `y = x / |x|`: an RMSNorm with `gamma = 1 / sqrt(D)`, in front of a linear map.
+
+    >>> UnitLength(nn.Linear(2, 1), 0.0)(torch.tensor([3.0, 4.0])).tolist()
+    [0.6000000238418579, 0.800000011920929]
+    """
+
+    @property
+    def weight(self) -> Tensor:
+        width: int = self.module.weight.shape[1]
+        return self.module.weight.new_full((width,), width**-0.5)
+
+
+@dataclass(frozen=True)
 class ScoreBias:
     """What a network adds to the scores of all its layers: a number for each head and each class of the
     distance of key and query, from a table (classes, H). `bucket` gives the class of each distance.
@@ -213,8 +220,12 @@ class RelativePositions:
         x = self.table(beside(self.table, classes))
         x = x if self.norm is None else self.norm(beside(self.norm, x))
         none = x.new_zeros(1, heads, len(x), width)
-        sides = [None if part is None else mapped(part, beside(part, x)) for part in (self.key, self.query)]
-        return [none if y is None else y.view(1, len(x), heads, width).transpose(1, 2) for y in sides]
+        return [
+            none
+            if part is None
+            else linear(beside(part, x), part.weight, part.bias).view(1, -1, heads, width).transpose(1, 2)
+            for part in (self.key, self.query)
+        ]
 
 
 @dataclass(frozen=True)
@@ -257,10 +268,6 @@ class Convolution(LinearMap):
 
 def norm_of(module: Any) -> Norm | None:
     """A network's norm as a wiring has it: None for the identity, and an RMSNorm by its weight and eps.
-
-    Raises
-    ------
-    AttributeError : another module.
 
     >>> norm_of(nn.Identity()), norm_of(nn.RMSNorm(4, eps=1e-6)).eps
     (None, 1e-06)
@@ -460,18 +467,6 @@ class Wiring:
             or any(isinstance(norm, RootMeanSquare) for norm in norms)
         )
 
-    @property
-    def is_bert(self) -> bool:
-        """Whether this has BERT's order: learned positions, norms after the sums, the first token read."""
-        return (
-            self.position is not None
-            and self.rotary is None
-            and not (self.causal or self.masks_whole)
-            and self.readout == "first"
-            and all(layer.attention_norm is not None and layer.gate is None for layer in self.layers)
-            and all(layer.attention_input_norm is None for layer in self.layers)
-        )
-
 
 def fresh_rotations(network: Any) -> None:
     """Let rotations that grow with the texts that a network has read start again, as with its first text."""
@@ -490,26 +485,15 @@ Function = TypeVar("Function", bound=Callable[[Any], Wiring])
 
 
 def family(name: str) -> Callable[[Function], Function]:
-    """Register the decorated function as the wiring of a family, in place of any other of this name.
+    """Register the decorated function as the wiring of a family, its `model_type` in `config.json`, in place
+    of any other of this name.
 
     The function takes the `transformers` classifier and returns its `Wiring`. A family with the layout of
     another one needs no new function: CamemBERT is wired as RoBERTa is.
 
-    Parameters
-    ----------
-    name : the family's `model_type` in `config.json`.
-
-    >>> from lrp_companion.tape.encoder import Encoder
-    >>> from lrp_companion.families import bert
-    >>> from transformers import BertConfig, BertForSequenceClassification
-    >>> sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 10}
-    >>> model = BertForSequenceClassification(BertConfig(**sizes)).eval()
-    >>> model.config.model_type = "our-bert"
-    >>> wiring = family("our-bert")(bert)
-    >>> ids = torch.tensor([[0, 5, 6, 2]])
-    >>> torch.allclose(Encoder(model).forward(ids, torch.ones_like(ids)).logits, model(ids).logits, atol=1e-5)
-    True
-    >>> forget_family("our-bert")
+    >>> from lrp_companion.families import roberta
+    >>> wiring = family("our-roberta")(roberta)
+    >>> forget_family("our-roberta")
     """
 
     def register(wiring_of: Function) -> Function:

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lrp_companion.attribution import Completion
 from lrp_companion.checks import InputError, whole
-from lrp_companion.completion import Completion
 from lrp_companion.families.tasks import NEXT_TOKEN
 from lrp_companion.lab.axes import ANSWERS_TASK
 from lrp_companion.lab.execute import Jobs
 from lrp_companion.lab.folder import RunFolder
-from lrp_companion.lab.review_jobs import described, identity, of_row, run_calls
+from lrp_companion.lab.review_jobs import described, identity, of_row, own_rules, run_calls
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute
 from lrp_companion.methods.completion import check_length, followed, opened
@@ -77,6 +77,7 @@ class AnswerJobs(Jobs):
             "methods": list(self.calls),
             "removal": removal,
             "n_steps": n_steps,
+            **own_rules(self.calls, clf.card.layers),
         }
         self.manifest = described(clf, data, self.sample)
 

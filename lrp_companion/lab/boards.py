@@ -17,7 +17,7 @@ from lrp_companion.metrics.statistics import bootstrap_columns, limits, resample
 from lrp_companion.registry import label_of
 from lrp_companion.schema import AXIS_OPTIONS, DEFAULT_PROTOCOL
 from lrp_companion.widgets.base import packed
-from lrp_companion.widgets.protocol_switchboard import SCALE, UNDEFINED
+from lrp_companion.widgets.maps import SCALE, UNDEFINED
 
 GRID_OPTIONS = {**AXIS_OPTIONS, "map": MAPS}
 """The axes of a board, in this order, the fields of `Protocol`; and the options that can differ in r."""

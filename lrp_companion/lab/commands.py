@@ -1,4 +1,4 @@
-"""The commands `run` and `report`."""
+"""The commands `run`, `report` and `words`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from lrp_companion.attribution import SITES
 from lrp_companion.checks import InputError, as_path
-from lrp_companion.cli_options import DATA_DIR, MODEL, Command, either, loaded, names
+from lrp_companion.cli_options import DATA_DIR, MODEL, RULES, Command, either, loaded, names, registered
+from lrp_companion.schema import MAP_CHOICES
 from lrp_companion.terminal import check_output, complain, printable, say, visible
 
 DATA_SETS = ("sst2", "imdb", "mnist")
@@ -17,16 +19,14 @@ OWN = ("text", "pair", "label", "completion", "write")
 ANSWERS = ("model", "methods", "n_steps", "removals", "dtype")
 TEXTS = (*ANSWERS, "keep_maps", "masks", "targets", "loo_from", "curves")
 DIGITS = ("model", "nets")
+WORD_OPTIONS = ("methods", "target", "site", "map", "cased", "least", "by")
 """Options of each kind of run."""
 
 
 def _options_of_run(add: Callable[..., Any]) -> None:
     text = "sst2, imdb, mnist; or your texts: a .csv, .tsv, .json(l) or .parquet file, or a folder"
     add("task", metavar="DATA", help=text)
-    add("--text", metavar="COLUMN", help="your data: the column of the texts (default: text or sentence)")
-    add("--pair", metavar="COLUMN", help="your data: the column of second texts, for models of pairs")
-    text = 'your data: the column of labels, names or class numbers (default: label; "" for none)'
-    add("--label", metavar="COLUMN", help=text)
+    _columns(add)
     text = "your data, and a language model: the column of what follows the texts"
     add("--completion", metavar="COLUMN", help=text)
     text = "your data, and a language model: what it writes after the texts, N tokens at most"
@@ -57,6 +57,7 @@ def _options_of_run(add: Callable[..., Any]) -> None:
     add("--split", help="default: validation of sst2, test of imdb and mnist")
     add("--device", default="cpu")
     add("--dtype", help="float32 (default), float64, bfloat16 or float16; mnist is always float64")
+    add("--rules", metavar="FILE", help=RULES)
     add("--resume", action="store_true", help="resume an existing run; never start one")
     add("--quiet", action="store_true", help="no progress")
 
@@ -64,12 +65,39 @@ def _options_of_run(add: Callable[..., Any]) -> None:
 def _options_of_report(add: Callable[..., Any]) -> None:
     text = "a run's folder, or a folder of such folders"
     add("folders", nargs="+", metavar="DIR", help=text)
-    text = "also write everything to this folder: the text, figures as PNG and PDF, tables as CSV"
+    text = "also write everything to this folder: the text, figures as PNG and PDF, tables as CSV and LaTeX"
     add("--out", metavar="FOLDER", help=text)
+
+
+def _options_of_words(add: Callable[..., Any]) -> None:
+    add("run", metavar="DIR", help="a run's folder, made with --keep-maps")
+    add("data", nargs="?", metavar="DATA", help="the run's texts, if they are your own: a run keeps none")
+    _columns(add)
+    add("--model", help="the run's, if it is not found by its name")
+    add("--methods", type=names, help="some of the run's (default: all)")
+    text = "only texts that are predicted as this class (its label); scores are for the predicted class"
+    add("--target", metavar="CLASS", help=text)
+    add("--site", choices=SITES, default=SITES[0])
+    text = "how each text's map is scaled: divided by its sum of |score| (default), by its sum, or not at all"
+    add("--map", choices=MAP_CHOICES, default="absolute-sum", help=text)
+    add("--cased", action="store_true", help="keep words apart that differ in case alone")
+    add("--least", type=int, default=2, help="leave out words of fewer texts (default: 2)")
+    text = 'column to sort by, such as loo or "cp-lrp - loo" (default: a method\'s difference from LOO)'
+    add("--by", metavar="COLUMN", help=text)
+    add("--top", type=int, default=20, metavar="N", help="show the first N words (default: 20)")
+    add("--out", metavar="FILE", help="save all words, as .csv or .tex")
+
+
+def _columns(add: Callable[..., Any]) -> None:
+    add("--text", metavar="COLUMN", help="your data: the column of the texts (default: text or sentence)")
+    add("--pair", metavar="COLUMN", help="your data: the column of second texts, for models of pairs")
+    text = 'your data: the column of labels, names or class numbers (default: label; "" for none)'
+    add("--label", metavar="COLUMN", help=text)
 
 
 def _carry_out_run(args: argparse.Namespace) -> None:
     own = _check_data(args)
+    registered(args)
     from lrp_companion.lab.execute import device_of, execute, world
 
     args.out = str(as_path("run", "--out", args.out))
@@ -138,7 +166,7 @@ def _texts(args: argparse.Namespace, device: str, own: bool) -> Any:
 
 def _digits(args: argparse.Namespace, device: str, own: bool) -> Any:
     options = _chosen(args, DIGITS)
-    from lrp_companion.lab.digit_jobs import MnistJobs
+    from lrp_companion.lab.digit_invariance import MnistJobs
     from lrp_companion.sources import load_dataset
 
     train, test = (
@@ -162,8 +190,34 @@ def _carry_out_report(args: argparse.Namespace) -> None:
         say("\n" + visible(f"Files: {', '.join(file.name for file in files)} in {out}"))
 
 
+def _carry_out_words(args: argparse.Namespace) -> None:
+    from lrp_companion.lab.load import load_run
+    from lrp_companion.lab.paper.report import harmless
+    from lrp_companion.lab.word_table import word_table
+    from lrp_companion.show.tables import table
+    from lrp_companion.sources import load_dataset
+
+    check_output()
+    out = None if args.out is None else as_path("words", "--out", args.out)
+    run, data = load_run(args.run), args.data
+    if data is not None:
+        data = load_dataset(data, text=args.text, pair=args.pair, label=args.label)
+    options = {name: getattr(args, name) for name in WORD_OPTIONS}
+    words = word_table(run, data, args.model, top=None if out else args.top, **options)
+    if out is not None:
+        csv = words.rename(index=harmless).to_csv(lineterminator="\n")
+        out.write_text(table(words).to_latex() if out.suffix == ".tex" else csv, encoding="utf-8")
+    caption = f"{run!r}\nmean score in a text, map {args.map}, with its interval over texts"
+    say(printable(str(table(words.head(args.top), caption=caption))))
+
+
 RUN = Command(
     "measure a whole data set; repeat the command to resume a stopped run", _options_of_run, _carry_out_run
+)
+WORDS = Command(
+    "the words of a run: mean scores over its texts, each method beside LOO",
+    _options_of_words,
+    _carry_out_words,
 )
 REPORT = Command(
     "tables, figures and claims of runs, next to the paper's numbers", _options_of_report, _carry_out_report

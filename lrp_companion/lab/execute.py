@@ -95,12 +95,6 @@ def execute(
     resume : refuse to start a new run.
     progress : a bar with an estimate of the time left; off a terminal it moves once a minute.
     state : what `world` returned.
-
-    Raises
-    ------
-    InputError : `out` holds another run, or is in use by a run.
-    SourceError : a shard cannot be read.
-    OSError : a shard cannot be written; finished jobs stay.
     """
     out = as_path("run", "--out", out)
     rank, size = (0, 1) if state is None else (state.process_index, state.num_processes)

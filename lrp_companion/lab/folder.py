@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,11 +102,6 @@ def open_folder(
 
     `first` is False in all processes but one. The first one makes the folder, removes the half-written files
     of a killed run, and keeps others out; the rest must open it later.
-
-    Raises
-    ------
-    InputError : the folder holds other files or another run, or is in use by another run.
-    SourceError : a shard or the manifest cannot be read.
     """
     place = Path(path)
     if not first:
@@ -167,12 +162,7 @@ def _check(place: Path, config: Mapping[str, Any]) -> None:
 
 
 def read_manifest(place: Path) -> dict[str, Any]:
-    """The manifest of a run's folder.
-
-    Raises
-    ------
-    SourceError : there is none, or its key does not fit its configuration.
-    """
+    """The manifest of a run's folder."""
     file = place / MANIFEST
     if not file.is_file():
         got, hint = f"{place}, which has no {MANIFEST}", "make one with lrp-companion run"
@@ -184,18 +174,50 @@ def read_manifest(place: Path) -> dict[str, Any]:
     return manifest
 
 
-def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, pa.Table]]:
-    """Manifest and tables of a run, finished or not.
+class Tables(Mapping[str, pa.Table]):
+    """The tables of a run, each read when it is first used; of a finished run no more than a column of it."""
 
-    Raises
-    ------
-    SourceError : no run in the folder, or a file that cannot be read or belongs to another run.
-    """
+    def __init__(self, place: Path, manifest: Mapping[str, Any]) -> None:
+        self._place, self._key, self._known = place, manifest["key"], dict[tuple[str, ...], Any]()
+        self._names = [*_tables(place), *(file.stem for file in sorted(place.glob("*_*.parquet")))]
+        self._growing = not manifest.get("finished") or bool(_shards(place, "*"))
+
+    def __getitem__(self, name: str) -> pa.Table:
+        if name not in self:
+            raise KeyError(name)
+        if (name,) not in self._known:
+            self._known[name,] = _table(self._place, name, self._key)
+        return self._known[name,]
+
+    def column(self, name: str, column: str) -> pa.ChunkedArray:
+        """A column, its rows sorted by job."""
+        if self._growing:
+            return self[name][column]
+        if (name, column) not in self._known:
+            read = _read_table(self._place / f"{name}.parquet", self._key, [column])
+            self._known[name, column] = read[column].combine_chunks()
+        return self._known[name, column]
+
+    def columns(self, name: str) -> list[str]:
+        """The names of a table's columns."""
+        file = self._place / f"{name}.parquet"
+        return self[name].column_names if self._growing else pq.read_schema(file).names
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def read_folder(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, pa.Table]]:
+    """Manifest and tables of a run, finished or not."""
     place = as_path("load_run", "folder", path)
     manifest = read_manifest(place)
-    key = manifest["key"]
-    rows = {name: _table(place, name, key) for name in _tables(place)}
-    return manifest, rows | {file.stem: _read_table(file, key) for file in sorted(place.glob("*_*.parquet"))}
+    return manifest, dict(Tables(place, manifest))
 
 
 def _shards(place: Path, table: str) -> list[Path]:
@@ -209,20 +231,22 @@ def _tables(place: Path) -> list[str]:
 
 
 def _table(place: Path, table: str, key: str) -> pa.Table:
-    """All rows of a table, each job once, sorted by job."""
+    """All rows of a table, each job once, sorted by job; a summary as it is."""
     whole = place / f"{table}.parquet"
     gathered = [_read_table(whole, key)] if whole.is_file() else []
+    if "_" in table:
+        return gathered[0]
     seen = {job for rows in gathered for job in np.unique(rows[JOB].to_numpy()).tolist()}
     shards = [file for file in _shards(place, table) if int(file.stem.rpartition("-")[2]) not in seen]
     rows = pa.concat_tables([*gathered, *(_read_table(shard, key) for shard in shards)])
     return rows.take(pc.sort_indices(rows, sort_keys=[(JOB, "ascending")])).combine_chunks()
 
 
-def _read_table(file: Path, key: str) -> pa.Table:
+def _read_table(file: Path, key: str, columns: Sequence[str] | None = None) -> pa.Table:
     try:
         with pq.ParquetFile(file, page_checksum_verification=True) as source:
             owner = (source.schema_arrow.metadata or {}).get(b"run", b"").decode(errors="replace")
-            table = source.read()
+            table = source.read(columns)
     except (pa.ArrowException, OSError) as error:
         got = f"{file}, which cannot be read ({str(error).splitlines()[0].rstrip('.')})"
         hint = f"remove {file.name} and repeat the same run command: it makes these rows again"
@@ -236,12 +260,29 @@ def _read_table(file: Path, key: str) -> pa.Table:
 # -- writing ---------------------------------------------------------------------------------------------
 
 
-def _write_table(file: Path, rows: pa.Table, key: str) -> None:
-    """Write a table whole or not at all; shards, which have few rows, are compressed in no time."""
+def table_bytes(rows: pa.Table, key: str) -> pa.Buffer:
+    """A table of a run as a file; shards, which have few rows, are compressed in no time."""
     sink, level = pa.BufferOutputStream(), 19 if len(rows) >= 100 else 1
     rows = rows.replace_schema_metadata({"run": key})
-    pq.write_table(rows, sink, compression="zstd", compression_level=level, write_page_checksum=True)
-    _write_bytes(file, sink.getvalue())
+    nested = {of.name: f"{of.name}.list.element" for of in rows.schema if pa.types.is_nested(of.type)}
+    inner = {of.name: of.type.value_type if of.name in nested else of.type for of in rows.schema}
+    pq.write_table(
+        rows,
+        sink,
+        compression="zstd",
+        compression_level=level,
+        write_page_checksum=True,
+        use_dictionary=[nested.get(name, name) for name, of in inner.items() if pa.types.is_string(of)],
+        use_byte_stream_split=[
+            nested.get(name, name) for name, of in inner.items() if pa.types.is_floating(of)
+        ],
+    )
+    return sink.getvalue()
+
+
+def _write_table(file: Path, rows: pa.Table, key: str) -> None:
+    """Write a table whole or not at all."""
+    _write_bytes(file, table_bytes(rows, key))
 
 
 def _write_bytes(file: Path, content: Any) -> None:

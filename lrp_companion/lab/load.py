@@ -20,10 +20,10 @@ import xarray as xr
 
 from lrp_companion.attribution import scores_at
 from lrp_companion.checks import InputError, SourceError, as_path, choose
-from lrp_companion.lab.axes import ANSWERS_TASK, EMBEDDING_PARTS, OWN_TASK, SUMS, agreement_axes, points
-from lrp_companion.lab.folder import JOB, MANIFEST, read_folder
+from lrp_companion.lab.axes import ANSWERS_TASK, EMBEDDING_PARTS, OWN_TASK, SUMS, Axes, points
+from lrp_companion.lab.folder import JOB, MANIFEST, Tables, read_manifest
 from lrp_companion.masks import bypassed, mask_number
-from lrp_companion.metrics.grid import at_map
+from lrp_companion.metrics.grid import AXES, at_map
 from lrp_companion.schema import (
     AXIS_OPTIONS,
     DEFAULT_PROTOCOL,
@@ -40,16 +40,18 @@ Explanation = str | Iterable[int]
 """A method's name, or the layers that are bypassed (from 1)."""
 MAPS = MAP_CHOICES[:2]
 """Maps that can differ in r: the third is the first, divided by a positive number."""
+SIGN, SIGN_AXES = "sign", ("site", "tokens", "target", "removal")
+"""The column that has `TextRun.signs` in a record that was cut, in place of sums, and its axes."""
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """A run and its rows, sorted by example; only examples that every table holds are read."""
 
     name: str
     manifest: Mapping[str, Any]
-    tables: Mapping[str, pa.Table]
+    tables: Tables
     _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
@@ -57,6 +59,13 @@ class Run:
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
+
+    def __repr__(self) -> str:
+        told, config = self.manifest, self.manifest["config"]
+        methods = ", ".join(config.get("methods") or config["explainers"])
+        commits = ", ".join(dict.fromkeys(str(session["commit"]) for session in told["sessions"]))
+        kind = f"{type(self).__name__} {self.name}: n = {self.n:,} of {told['data']}"
+        return f"{kind}; methods {methods}; model {self.model}; commit {commits}"
 
     @property
     def task(self) -> str:
@@ -83,21 +92,21 @@ class Run:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        return tuple(self.manifest["config"]["methods"])
+        return tuple(self.manifest.get("axes", {}).get("explainer", self.manifest["config"]["methods"]))
 
     @property
     def n(self) -> int:
         raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TextRun(Run):
     """A run on reviews: agreement with LOO under every choice, curves, and layers bypassed."""
 
     @cached_property
     def examples(self) -> np.ndarray:
         """Rows of the split, ascending: the examples that every table holds."""
-        jobs = [set(table[JOB].to_pylist()) for name, table in self.tables.items() if "_" not in name]
+        jobs = [set(self.tables.column(name, JOB).to_pylist()) for name in self.tables if "_" not in name]
         return np.array(sorted(set.intersection(*jobs)))
 
     @property
@@ -112,7 +121,7 @@ class TextRun(Run):
     def options(self) -> dict[str, tuple[str, ...]]:
         """Every choice of a protocol, and the options that the run was made with."""
         config, axes = self.manifest["config"], self.manifest["axes"]
-        made = {"removal": axes["removal"], "target": config.get("targets", AXIS_OPTIONS["target"])}
+        made = {**axes, "target": [name for name in axes["target"] if name in config.get("targets", (name,))]}
         return {name: tuple(made.get(name, options)) for name, options in AXIS_OPTIONS.items()}
 
     @cached_property
@@ -120,18 +129,18 @@ class TextRun(Run):
         """Masks that were run besides the methods: sets of bypassed layers."""
         if "masks" not in self.tables:
             return ()
-        numbers = np.unique(self.tables["masks"]["mask"].to_numpy())
+        numbers = np.unique(self.tables.column("masks", "mask").to_numpy())
         return tuple(bypassed(number) for number in numbers.tolist())
 
     def example_column(self, name: str) -> np.ndarray:
         """A number per example: `label`, `target`, `tokens`, `whole` (tokens before truncation)."""
-        return self._rows("examples")[name].to_numpy()
+        return self._column("examples", name).to_numpy()
 
     def column(self, explanation: Explanation, name: str) -> np.ndarray:
         """A number per example: `morf`, `lerf`, `delta`, and for methods `seconds`, `convergence_delta`."""
         if name == "delta":
             return self.column(explanation, "lerf") - self.column(explanation, "morf")
-        return self._explained(explanation)[name].to_numpy().astype(np.float64)
+        return self._column(explanation, name).to_numpy().astype(np.float64)
 
     def r(self, explanation: Explanation, protocol: Protocol = DEFAULT_PROTOCOL) -> np.ndarray:
         """Agreement with LOO of each example under a protocol; NaN where undefined or not measured.
@@ -164,26 +173,35 @@ class TextRun(Run):
         return self.once(("r", key), lambda: self._r_of_maps(key))
 
     def _r_of_maps(self, explanation: Explanation) -> xr.DataArray:
-        table, axes = self._explained(explanation), self.manifest["axes"]
-        statistics = axes["statistic"] if isinstance(explanation, str) else ["pearson"]
-        raw = agreement_axes(axes["removal"], statistics).read(table["r"])
-        raw, *of = xr.broadcast(raw, self.sums(explanation), SUMS.read(table["size"]), *self._loo_sums)
-        total, size, total_of_loo, size_of_loo = (each.values for each in of)
-        divided = at_map(raw.values, MAPS[1], sums=(total, total_of_loo), sizes=(size, size_of_loo))
-        r = xr.concat([raw, raw.copy(data=divided)], pd.Index(MAPS, dtype=object, name="map"))
+        axes = self.manifest["axes"] | ({} if isinstance(explanation, str) else {"statistic": ["pearson"]})
+        raw = Axes({name: axes[name] for name in AXES}).read(self._column(explanation, "r"))
+        r = xr.concat([raw, raw * self.signs(explanation)], pd.Index(MAPS, dtype=object, name="map"))
         return r.transpose(*AXIS_OPTIONS, "example").assign_coords(example=self.examples)
+
+    def signs(self, explanation: Explanation) -> xr.DataArray:
+        """What r is multiplied by where both maps are divided by their sums: 1 or -1; NaN where a sum is 0.
+        Axes example, site, tokens, target and removal.
+        """
+        if SIGN in self.tables.columns(self._table(explanation)):
+            axes = {name: self.manifest["axes"][name] for name in SIGN_AXES}
+            return Axes(axes).read(self._column(explanation, SIGN))
+        sizes = SUMS.read(self._column(explanation, "size"))
+        each = xr.broadcast(self.sums(explanation), sizes, *self._loo_sums)
+        total, size, total_of_loo, size_of_loo = (of.values for of in each)
+        of = {"sums": (total, total_of_loo), "sizes": (size, size_of_loo)}
+        return each[0].copy(data=at_map(np.ones_like(total), MAPS[1], **of))
 
     def sums(self, explanation: Explanation) -> xr.DataArray:
         """Sum R of every map, with the axes example, site, tokens and target."""
-        return SUMS.read(self._explained(explanation)["sum"])
+        return SUMS.read(self._column(explanation, "sum"))
 
     def maps(self, method: str, *, site: str = "word") -> list[np.ndarray]:
         """Maps (T,) of the logit at a site, special tokens included; of a run with --keep-maps."""
-        rows = self._explained(method)
-        if "map" not in rows.column_names:
+        if "map" not in self.tables.columns(self._table(method)):
             got, hint = f"{self.name}, which keeps no maps", "run it again with that, and --loo-from this run"
             raise InputError("Run.maps", got=got, expected="a run with --keep-maps", hint=hint)
-        stacked = [np.array(values).reshape(len(EMBEDDING_PARTS), -1) for values in rows["map"].to_pylist()]
+        rows = self._column(method, "map").to_pylist()
+        stacked = [np.array(values).reshape(len(EMBEDDING_PARTS), -1) for values in rows]
         return [
             scores_at(
                 {
@@ -198,8 +216,8 @@ class TextRun(Run):
 
     def specials(self) -> list[np.ndarray]:
         """Which tokens of each example are special, bool (T,)."""
-        rows = self._rows("examples")
-        pairs = zip(rows["special"].to_pylist(), rows["tokens"].to_pylist(), strict=True)
+        columns = (self._column("examples", name).to_pylist() for name in ("special", "tokens"))
+        pairs = zip(*columns, strict=True)
         return [np.isin(np.arange(tokens), special) for special, tokens in pairs]
 
     def mask_means(self, *, site: str = "word", tokens: str = "no-special", part: str = "all") -> np.ndarray:
@@ -218,9 +236,9 @@ class TextRun(Run):
     @cached_property
     def _loo(self) -> list[np.ndarray]:
         """LOO of each example, (removal, target, T)."""
-        table, removals = self._rows("examples"), len(self.manifest["axes"]["removal"])
+        removals = len(self.manifest["axes"]["removal"])
         multi_label = self.manifest["model"].get("problem_type") == MULTI_LABEL
-        columns = (table[name].to_pylist() for name in ("after", "tokens", "target"))
+        columns = (self._column("examples", name).to_pylist() for name in ("after", "tokens", "target"))
         return [
             loo_maps(np.array(after).reshape(removals, tokens + 1, -1), target, multi_label=multi_label)
             for after, tokens, target in zip(*columns, strict=True)
@@ -237,24 +255,33 @@ class TextRun(Run):
         total, size = (xr.DataArray(values, coords, ["example", *coords]) for values in sums)
         return total, size
 
-    def _explained(self, explanation: Explanation) -> pa.Table:
-        if isinstance(explanation, str):
-            return self._rows("methods", "method", choose("Run", "method", explanation, self.methods))
-        layers = frozenset(explanation)
-        if layers not in self.masks:
-            got, hint = f"layers {sorted(layers)}", "run it with --masks paths"
-            raise InputError("Run", got=got, expected="a mask on the paper's paths", hint=hint)
-        return self._rows("masks", "mask", mask_number(layers))
+    def _table(self, explanation: Explanation) -> str:
+        return "methods" if isinstance(explanation, str) else "masks"
 
-    def _rows(self, name: str, column: str = "", value: Any = None) -> pa.Table:
-        """Rows of the examples in their order: all of a table, or those with a value."""
+    def _column(self, of: Explanation, column: str) -> pa.ChunkedArray:
+        """A column of the table "examples", or of an explanation, by the examples in their order."""
+        name = "examples" if of == "examples" else self._table(of)
+        return self.tables.column(name, column).take(self.rows(of))
 
-        def rows() -> pa.Table:
-            table = self.tables[name]
-            kept = table.filter(pc.is_in(table[JOB], pa.array(self.examples)))
-            return (kept.filter(pc.field(column) == value) if column else kept).sort_by(JOB)
+    def rows(self, of: Explanation) -> np.ndarray:
+        """Where the examples, or the explanations of one kind of them, stand in their table."""
+        layers = of if isinstance(of, str) else frozenset(of)
+        return self.once(("rows", layers), lambda: self._rows(layers))
 
-        return self.once((name, value), rows)
+    def _rows(self, of: str | frozenset[int]) -> np.ndarray:
+        name = "examples" if of == "examples" else self._table(of)
+        jobs = self.tables.column(name, JOB).to_numpy()
+        kept = np.isin(jobs, self.examples)
+        if name == "methods":
+            method = choose("Run", "method", of, self.methods)
+            kept &= pc.equal(self.tables.column(name, "method"), method).to_numpy(zero_copy_only=False)
+        elif name == "masks":
+            if of not in self.masks:
+                got, hint = f"layers {sorted(of)}", "run it with --masks paths"
+                raise InputError("Run", got=got, expected="a mask on the paper's paths", hint=hint)
+            kept &= self.tables.column(name, "mask").to_numpy() == mask_number(of)
+        rows = np.flatnonzero(kept)
+        return rows[np.argsort(jobs[rows], kind="stable")]
 
 
 def _sizes(maps: list[list[np.ndarray]]) -> list[list[np.ndarray]]:
@@ -280,7 +307,7 @@ def loo_maps(after: np.ndarray, target: int, *, multi_label: bool) -> np.ndarray
     return outputs[..., :1] - outputs[..., 1:]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DigitRun(Run):
     """The common part of runs on digits: images that are explained under every net."""
 
@@ -303,7 +330,7 @@ class DigitRun(Run):
         raise NotImplementedError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MnistRun(DigitRun):
     """A run on MNIST: nets of several seeds, and one row per net, image and explainer, for all images."""
 
@@ -331,7 +358,7 @@ SPAN = 1_000_000
 """Jobs of one net of a `MnistRun`: seed * SPAN + row of the image."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MnistGridRun(DigitRun):
     """A run over variants of the paper's MNIST nets: several seeds of each, some images under each net."""
 
@@ -378,7 +405,7 @@ class MnistGridRun(DigitRun):
         return rows.assign(seed=rows[JOB] // len(self.variants), variant=rows[JOB] % len(self.variants))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AnswerRun(Run):
     """A run on prompts and their completions: r with LOO of every method, token by token and of the sum."""
 
@@ -426,8 +453,9 @@ def load_run(path: str | os.PathLike[str]) -> AnyRun:
     ------
     SourceError : no such folder, no run in it, or a file that cannot be read or belongs to another run.
     """
-    manifest, tables = read_folder(path)
-    task, name = manifest["config"]["task"], as_path("load_run", "folder", path).resolve().name
+    place = as_path("load_run", "folder", path)
+    manifest = read_manifest(place)
+    tables, task = Tables(place, manifest), manifest["config"]["task"]
     kinds: dict[str, tuple[str, Any]] = {
         "mnist": ("images", MnistRun),
         "mnist-grid": ("images", MnistGridRun),
@@ -437,7 +465,7 @@ def load_run(path: str | os.PathLike[str]) -> AnyRun:
     if table not in tables:
         got, expected = f"{path}, without explained {'images' if table == 'images' else 'examples'}", "some"
         raise SourceError("load_run", got=got, expected=expected, hint="let the run go on")
-    return kind(name, manifest, tables)
+    return kind(place.resolve().name, manifest, tables)
 
 
 def nearby(folder: str | os.PathLike[str]) -> Path:

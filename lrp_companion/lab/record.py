@@ -23,14 +23,13 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from lrp_companion.checks import InputError, SourceError
-from lrp_companion.extras import extra
+from lrp_companion.checks import InputError, SourceError, extra
 from lrp_companion.lab.load import MAPS, AnswerRun, AnyRun, Run, TextRun, load_run, nearby
 from lrp_companion.masks import mask_label, masks_on_paths
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.metrics.statistics import bootstrap_columns, mean_over
-from lrp_companion.schema import TOKEN_CHOICES
+from lrp_companion.schema import AXIS_OPTIONS, TOKEN_CHOICES
 
 NAMES = {
     "sst2-12": "sst2-companion",
@@ -64,6 +63,8 @@ class Record:
     parts: Mapping[str, AnyRun | Mapping[str, np.ndarray]]
 
     def __repr__(self) -> str:
+        if len(self.parts) == 1 and isinstance(part := next(iter(self.parts.values())), Run):
+            return repr(part)
         counts = {
             part.n if isinstance(part, Run) else len(part.get("example", ())) for part in self.parts.values()
         }
@@ -122,7 +123,8 @@ class Record:
         of Shapley values, whose "tokens" are units.
         """
         frames = [
-            _tokens(_arrays(part), site, methods).assign(training=name) for name, part in self.parts.items()
+            _tokens(_arrays(part, methods), site, methods).assign(training=name)
+            for name, part in self.parts.items()
         ]
         out = pd.concat(frames, ignore_index=True)
         return out if len(self.parts) > 1 else out.drop(columns="training")
@@ -163,7 +165,7 @@ def open_record(name: str, *, results: str | os.PathLike[str] = "results", addre
     ----------
     name : one of "sst2-12", "sst2-6", "imdb-12", "imdb-6", or a path in the folder of the records, such as
         "maps/sst2-companion" or "base/sst2-seed-0-maps"; with `*` several trainings that explain the same
-        texts, such as "trainings/sst2-companion-6-short-seed-*".
+        texts, such as "trainings/sst2-companion-6-short-seed-*"; or the folder of a run of yours.
     results : the folder of the records, here or in a folder above.
     address : where a release has the zips of its records and `checksums.txt`; by default the variable
         `LRP_COMPANION_RECORDS`. Without one nothing is fetched.
@@ -173,10 +175,12 @@ def open_record(name: str, *, results: str | os.PathLike[str] = "results", addre
     SourceError : no such record.
 
     >>> open_record("sst2-12")                    # doctest: +SKIP
-    Record('sst2-12', 872 texts)
+    TextRun sst2-companion: n = 872 of sst2/validation ...; methods loo, ...; model companion; commit ...
     """
     folder, path = nearby(results), NAMES.get(name, name)
     parts = _parts(folder, path)
+    if not parts and (Path(path) / "manifest.json").is_file():
+        folder, parts = Path(), {path: load_run(path)}
     if not parts and (address := address or os.environ.get(RECORDS, "")):
         folder = _fetched(path, address)
         parts = _parts(folder, path)
@@ -279,7 +283,10 @@ def _r_of(part: Any) -> xr.DataArray:
 
 
 def _r_of_maps(part: Mapping[str, np.ndarray]) -> xr.DataArray:
-    """r from maps: sites word and, with learned positions, word+position."""
+    """r from maps: sites word and, with learned positions, word+position; or as a record was cut to it."""
+    if "explainer" in part:
+        of = {name: part[name].tolist() for name in ("explainer", *AXIS_OPTIONS) if name in part}
+        return xr.DataArray(part["r"], {**of, "text": np.sort(part["example"])}, [*of, "text"], name="r")
     maps = _maps(part)
     sites = ("word", "word+position") if "attnlrp+position" in maps else ("word",)
     methods = [name for name in maps if not name.startswith("loo ") and "+" not in name]
@@ -312,14 +319,14 @@ def _r_of_maps(part: Mapping[str, np.ndarray]) -> xr.DataArray:
     return xr.DataArray(out, {**axes, "text": texts}, [*axes, "text"], name="r")
 
 
-def _arrays(part: Any) -> Mapping[str, np.ndarray]:
-    """The maps of a run as a `.npz` file has them."""
+def _arrays(part: Any, methods: Collection[str] | None = None) -> Mapping[str, np.ndarray]:
+    """The maps of a run, or those of some methods, as a `.npz` file has them."""
     if isinstance(part, Mapping):
         return part
     loo = part.loo()
     columns = {"word": [~special for special in part.specials()], LOO: loo}
     for name in part.methods:
-        if name != "loo":
+        if name != "loo" and (methods is None or name in methods):
             columns |= {f"{name}{end}": part.maps(name, site=site) for site, end in ENDS.items()}
     sizes = {"example": part.examples, "tokens": np.array([len(of) for of in loo])}
     return sizes | {name: np.concatenate(of) for name, of in columns.items()}

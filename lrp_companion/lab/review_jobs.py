@@ -40,11 +40,12 @@ from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.masks import mask_number, masks_on_paths
 from lrp_companion.methods import explain, kept_logits, method_call
 from lrp_companion.methods.common import check_output, output_gradient, to_numpy
+from lrp_companion.methods.lrp import RuleSet, cuts_of
 from lrp_companion.methods.perturbation import check_removal
 from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.metrics.grid import agreement_grid
 from lrp_companion.propagation import all_masks, some_masks
-from lrp_companion.registry import method_named
+from lrp_companion.registry import METHODS, PACKAGE, method_named
 from lrp_companion.schema import PROBLEM_TYPES, REMOVALS, TARGET_CHOICES, TOKEN_CHOICES, counted
 from lrp_companion.sources import OWN_SOURCES, Dataset
 
@@ -134,6 +135,7 @@ class TextJobs(Jobs):
             "chunk": self.chunk,
             "removals": list(self.removals),
             "n_steps": n_steps,
+            **own_rules(self.calls, clf.card.layers),
             **({"targets": list(self.targets)} if self.targets != TARGET_CHOICES else {}),
             **({"maps": True} if self.keep_maps else {}),
             **({} if self.curves else {"curves": False}),
@@ -416,6 +418,18 @@ def some_of(name: str, chosen: Sequence[str] | None, options: Sequence[str]) -> 
         got, expected = f"{name} {', '.join(chosen) or 'none'}", f"{options[0]} and others, each once"
         raise InputError("run", got=got, expected=expected, hint=f"choose from {', '.join(options)}")
     return tuple(option for option in options if chosen is None or option in chosen)
+
+
+def own_rules(calls: Mapping[str, tuple[str, Any]], layers: int) -> dict[str, Any]:
+    """The user's rule sets among a run's methods, for its configuration."""
+    told: dict[str, Any] = {}
+    for kind in {kind for kind, _ in calls.values()} - {row.name for row in PACKAGE}:
+        rules = METHODS[kind].fixed.get("bypass")
+        if isinstance(rules, RuleSet):
+            cuts = [[path, tokens, list(of)] for path, tokens, of in cuts_of("run", rules.cut, layers)]
+            told[kind] = {"bypass": sorted(rules.mask(layers)), "site": rules.site, "cut": cuts}
+            told[kind]["shares"] = np.asarray(rules.shares, dtype=float).tolist()
+    return {"rules": told} if told else {}
 
 
 def run_calls(clf: Classifier, methods: Sequence[str], n_steps: int) -> dict[str, tuple[str, dict[str, Any]]]:

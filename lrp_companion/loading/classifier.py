@@ -5,24 +5,33 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from lrp_companion.checks import InputError, choose, is_whole, shown
-from lrp_companion.families.modules import check_modules
-from lrp_companion.families.tasks import CLASSES, MASKED_TOKEN, NEXT_TOKEN, TOKEN_CLASSES, logits_of_output
-from lrp_companion.families.wiring import LinearRows, RootMeanSquare, fresh_rotations
+from lrp_companion.families.tasks import (
+    CLASSES,
+    MASKED_TOKEN,
+    NEXT_TOKEN,
+    TOKEN_CLASSES,
+    Steps,
+    check_modules,
+    logits_of_output,
+)
+from lrp_companion.families.wiring import LinearRows, RootMeanSquare, UnitLength, fresh_rotations
 from lrp_companion.loading.comparison import COMPARE, Identity, check_forward, check_hooks
 from lrp_companion.loading.comparison import compare as compare_logits
-from lrp_companion.loading.compute import as_recorded, usual_device
+from lrp_companion.loading.compute import as_recorded, usual_device, warn_of_slow_products
 from lrp_companion.loading.images import EncodedImage, ImageReader
 from lrp_companion.loading.model_card import card_of, fingerprint_of
 from lrp_companion.loading.places import EMBEDDED_FOLDER, embedded_models
 from lrp_companion.loading.reading import files_of, quietly, read
+from lrp_companion.loading.sentences import opened
 from lrp_companion.loading.texts import (
     EncodedText,
     Reader,
@@ -33,8 +42,7 @@ from lrp_companion.loading.texts import (
     tokenised,
 )
 from lrp_companion.schema import MULTI_LABEL, REGRESSION, ModelCard
-from lrp_companion.tape.batching import pad
-from lrp_companion.tape.encoder import Encoder, Readout, Tape
+from lrp_companion.tape.encoder import Encoder, Readout, Tape, pad
 from lrp_companion.words import SPACES, word_spans
 
 __all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]
@@ -59,7 +67,9 @@ class Classifier:
         self.pad_id = next(k for k in (*known, 0) if k is not None)  # any will do: nothing attends to it
         self.multi_label = card.problem_type == MULTI_LABEL
         self.regression = card.problem_type == REGRESSION
-        self._classes: tuple[int, ...] | None = None
+        self.chosen_of: Callable[[Tensor], Tensor] = torch.Tensor.contiguous  # of the network's, if narrowed
+        self.similarity: str | None = getattr(network, "similarity", None)
+        self.template: Mapping[str, Any] | None = None
         self._whole: Classifier | None = None
         self.compare = COMPARE[0]
         self.changed: str | None = None  # the module in which it is not as it was loaded
@@ -79,6 +89,9 @@ class Classifier:
         """This classifier; a network in which a module, a setting or a type of number has changed since it
         was read is read again, and its logits are compared again.
         """
+        if self.similarity and self._whole:  # its texts are embedded again, too
+            whole = self._whole.follow()
+            return self if whole.identity is self.identity else whole.similar_to(self.labels)
         if self.encoder.wiring.rotary_from is not None:
             fresh_rotations(self.network)
         changed = self.identity.changed() if self.network is self.identity.network else ""
@@ -162,6 +175,7 @@ class Classifier:
             vocabulary=getattr(w.word, "num_embeddings", None),
             skipped=skipped,
             prompts=w.task == NEXT_TOKEN,
+            template=self.template,
         )
 
     def encode_one(
@@ -178,6 +192,25 @@ class Classifier:
         """As `padded`; the logits of texts unlike any before are first compared with the network's own."""
         compare_logits(self, texts)
         return self.padded(texts)
+
+    def for_call(
+        self, target: Any, contrast: Any, template: Mapping[str, Any] | None, *, truncate: bool
+    ) -> Classifier:
+        """The classifier of one call: a chat's template has options, and an encoder's targets are texts."""
+        out = copy.copy(self) if template else self
+        if template:
+            from transformers.utils import get_json_schema
+
+            tools = [get_json_schema(one) if callable(one) else one for one in template.get("tools") or ()]
+            out.template = {**template, "tools": tools} if tools else template
+        if self.similarity is None or self._whole is not None:
+            return out
+        named = [target] if isinstance(target, str) or target is None else list(target)
+        texts = [one for one in (*named, contrast) if isinstance(one, str)]
+        if None in named or not texts:
+            got, hint = f"an encoder and target {shown(target)}", 'target="the other text", or one for each'
+            raise InputError("attribute", got=got, expected="a text to compare with as the target", hint=hint)
+        return out.similar_to(list(dict.fromkeys(texts)), truncate=truncate)
 
     def comparing(self, which: str | None) -> Classifier:
         """The same classifier that compares "new" or "all" texts; None: as it was loaded."""
@@ -259,15 +292,49 @@ class Classifier:
 
     def narrowed(self, classes: Sequence[int]) -> Classifier:
         """The same classifier with only these classes, in this order."""
-        out, wiring = copy.copy(self), self.encoder.wiring
-        (last, activation), labels = wiring.head[-1], tuple(self.labels[k] for k in classes)
+        chosen, ((last, activation),) = list(classes), self.encoder.wiring.head[-1:]
         assert not isinstance(last, (nn.LayerNorm, RootMeanSquare))  # a head ends with its map to the classes
-        head = (*wiring.head[:-1], (LinearRows(last, tuple(classes)), activation))
+        end = ((LinearRows(last, tuple(chosen)), activation),)
+        return self._ending(end, [self.labels[k] for k in chosen], lambda logits: logits[..., chosen])
+
+    def _ending(self, end: Steps, labels: Sequence[str], of: Callable[[Tensor], Tensor]) -> Classifier:
+        """The same classifier with other last steps of its head, which are `of` the logits before."""
+        out, wiring, before = copy.copy(self), self.encoder.wiring, self.chosen_of
         out.encoder = copy.copy(self.encoder)
-        out.encoder.wiring = dataclasses.replace(wiring, head=head)
-        out.labels, out.card = labels, dataclasses.replace(self.card, labels=labels)
-        out._classes, out._whole = tuple(classes), self.whole
+        out.encoder.wiring = dataclasses.replace(wiring, head=(*wiring.head[:-1], *end))
+        out.labels, out._whole = tuple(labels), self.whole
+        out.card = dataclasses.replace(self.card, labels=out.labels)
+        out.chosen_of = lambda logits: of(before(logits))
         return out
+
+    @torch.no_grad()
+    def similar_to(self, texts: Sequence[str], *, truncate: bool = False) -> Classifier:
+        """A sentence encoder as a classifier: its classes are these texts, its logits similarities to them.
+
+        `s_c = <e(x), e_c>` (dot) or `<e(x) / |e(x)|, e_c / |e_c|>` (cosine), as the encoder's
+        `similarity_fn_name` says. All e_c are constants, and in LRP `|e(x)|`, as what a norm divides by.
+
+        Raises
+        ------
+        InputError : a classifier that is no encoder.
+
+        >>> clf = load_classifier("all-MiniLM-L6-v2").similar_to(["Someone eats."])  # doctest: +SKIP
+        """
+        whole, cosine = self.whole, self.similarity == "cosine"
+        if self.similarity is None:
+            got, hint = f"{self.card.name!r}, which is none", "load a folder of sentence-transformers"
+            raise InputError("similar_to", got=got, expected="a sentence encoder", hint=hint)
+
+        def scaled(x: Tensor) -> Tensor:
+            return normalize(x, dim=-1) if cosine else x
+
+        network: Any = whole.network
+        last, encoded = nn.Linear(1, 1, bias=False), whole.encode(list(texts), truncate=truncate)
+        with as_recorded(self.device, network):
+            each = [whole.tape(text).logits for text in encoded]
+            last.weight = nn.Parameter(scaled(torch.cat(each)), requires_grad=False)
+        unit = ((UnitLength(last, 0.0), None),) if cosine and not network.normalised else ()
+        return whole._ending((*unit, (last, None)), texts, lambda logits: scaled(logits) @ last.weight.T)
 
     def tape(self, text: EncodedText, **inputs: Any) -> Tape:
         """One forward pass of one text, kept; `inputs` as of `Encoder.forward`."""
@@ -329,10 +396,6 @@ class Classifier:
         x = Readout.of(self.encoder.wiring.readout, attended, hidden.dtype, place=place).read(hidden)
         return self.encoder.wiring.logits_of(x).to(self.device)
 
-    def chosen_of(self, logits: Tensor) -> Tensor:
-        """Of the network's logits (..., C) those of the classes to which this is narrowed."""
-        return logits if self._classes is None else logits[..., list(self._classes)]
-
 
 @usual_device()
 @torch.inference_mode(False)  # weights that are made in it can have no gradient
@@ -357,9 +420,10 @@ def load_classifier(
     Parameters
     ----------
     model : an embedded model ("companion"), the base-size classifier ("base", whose base model
-        `lrp-companion sources --fetch-base` fetches once), a folder in the hub's on-disk format or of a PEFT
-        adapter (which is merged), a hub id, or a network of `transformers` or `peft` in memory, which is
-        copied.
+        `lrp-companion sources --fetch-base` fetches once), a folder in the hub's on-disk format, of
+        sentence-transformers or of a PEFT adapter (which is merged), a hub id, a network of `transformers` or
+        `peft` in memory, which is copied, or an object that holds it with its tokenizer: a
+        `SentenceTransformer`, `SetFitModel`, `CrossEncoder` or pipeline.
     tokenizer : the tokenizer of a network in memory, or one in place of that of a folder; if the network
         reads images, its image processor or None.
     device : "cpu", "cuda", "cuda:1", ...
@@ -385,6 +449,7 @@ def load_classifier(
     weights_dtype: torch.dtype = getattr(torch, choose("load_classifier", "dtype", dtype, DTYPES))
     choose("load_classifier", "compare", compare, COMPARE)
     place = torch.device(device)
+    model, tokenizer = opened(model, tokenizer)
     files = files_of(model, revision, device_map=device_map)
     with quietly():
         network, tokenizer = read(files, tokenizer)
@@ -406,6 +471,8 @@ def load_classifier(
     _convert(network, weights_dtype)
     clf = Classifier(network, tokenizer, card=card, recompute=recompute)
     clf.compare, clf.compared = compare, tried.compared
+    if weights_dtype == torch.bfloat16 and clf.device.type == "cpu":
+        warn_of_slow_products()
     return clf
 
 

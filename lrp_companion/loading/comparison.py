@@ -23,8 +23,7 @@ from lrp_companion.families.wiring import fresh_rotations
 from lrp_companion.loading.compute import CLOSE, as_recorded
 from lrp_companion.loading.images import EncodedImage, ImageReader
 from lrp_companion.loading.texts import EncodedText
-from lrp_companion.tape.packed import packed_logits
-from lrp_companion.tape.rows import Row
+from lrp_companion.tape.packed import Row, packed_logits
 
 if TYPE_CHECKING:
     from lrp_companion.loading.classifier import Classifier

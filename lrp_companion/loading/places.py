@@ -58,13 +58,6 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
 
     A hub id is `owner/name`. "base" is an adapter of all-mpnet-base-v2, which is read from its folder
     (`sources.base_model`) if it is there.
-
-    Raises
-    ------
-    SourceError : no such folder or embedded model, and no hub id.
-
-    >>> locate("companion").source
-    'embedded'
     """
     text = os.fspath(name)
     folders, path = embedded_folders(), Path(text).expanduser()

@@ -16,13 +16,22 @@ from typing import Any
 
 from torch import nn
 
-from lrp_companion.checks import ModelError
-from lrp_companion.extras import extra
+from lrp_companion.checks import ModelError, extra
 from lrp_companion.families import FAMILIES, tasks
+from lrp_companion.families.sentences import SIMILARITIES, SentenceEncoder, label
 from lrp_companion.families.tasks import TASKS, task_of
-from lrp_companion.loading.adapters import adapted, inside, labels_of, merged, of_peft, shapes_of
-from lrp_companion.loading.gguf_keys import check_tensors, read_keys
+from lrp_companion.loading.formats import (
+    adapted,
+    check_tensors,
+    inside,
+    labels_of,
+    merged,
+    of_peft,
+    read_keys,
+    shapes_of,
+)
 from lrp_companion.loading.places import ADAPTER, CONFIG, Place, locate
+from lrp_companion.loading.sentences import check_texts
 
 AUTO = {
     tasks.CLASSES: "AutoModelForSequenceClassification",
@@ -39,7 +48,7 @@ VOCABULARY = tuple(
     f"{name}.weight" for name in ("embed_tokens", "word_embeddings", "wte", "tok_embeddings", "embed_in")
 )
 """Endings of the names of embeddings."""
-PREPROCESSOR = "preprocessor_config.json"
+PREPROCESSOR, MODULES = "preprocessor_config.json", "modules.json"
 MEAN_POOLED = "MeanPooledBertForSequenceClassification"
 """The one class of this package that a folder may name; importing it imports `transformers`."""
 OTHER_TASKS = """pooler cls lm_predictions mask_predictions predictions sop_classifier lm_head vocab_transform
@@ -58,7 +67,7 @@ class Files:
 
     place: Place
     device_map: Any = None
-    dtype = "auto"
+    dtype, auto = "auto", ""
     stored = ""
 
     @property
@@ -101,7 +110,7 @@ class Files:
             del options["trust_remote_code"]
             kind: Any = importlib.import_module("lrp_companion.families.mean_pooled").__dict__[MEAN_POOLED]
         else:
-            kind = getattr(transformers, AUTO[task_of(config.architectures) or tasks.CLASSES])
+            kind = getattr(transformers, self.auto or AUTO[task_of(config.architectures) or tasks.CLASSES])
         if self.device_map is not None:
             options["device_map"] = self.device_map
         return kind.from_pretrained(self.place.path, config=config, dtype=self.dtype, **options)
@@ -231,6 +240,62 @@ class AdapterFiles(Files):
 
 
 @dataclass(frozen=True)
+class EncoderFiles(Files):
+    """A sentence encoder in the files of sentence-transformers: a network below, a pooling, a norm."""
+
+    auto = "AutoModel"
+
+    @cached_property
+    def _modules(self) -> list[tuple[str, str]]:
+        """The class and the folder of each module."""
+        return [(row["type"].rpartition(".")[2], row["path"]) for row in entries(self.place, MODULES)]
+
+    @cached_property
+    def _said(self) -> Mapping[str, Any]:
+        return entries(self.place, "config_sentence_transformers.json")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {**super().options, "subfolder": self._modules[0][1]}
+
+    @cached_property
+    def config(self) -> Any:
+        config = label(super().config)
+        config.architectures = [SentenceEncoder.__name__]
+        return config
+
+    def tokenizer(self, *, images: bool) -> Any:
+        """The tokenizer, with the length that the encoder reads."""
+        tokenizer = super().tokenizer(images=images)
+        saved = entries(self.place, "sentence_bert_config.json", self._modules[0][1])
+        tokenizer.model_max_length = saved.get("max_seq_length") or tokenizer.model_max_length
+        prompt, lower = self._said.get("default_prompt_name"), saved.get("do_lower_case")
+        check_texts(self.place.name, tokenizer, prompt=prompt, lower=lower)
+        return tokenizer
+
+    def network(self, config: Any) -> Network:
+        if entries(self.place, "config_setfit.json"):
+            got, hint = f"{self.place.name!r} of SetFit", "load_classifier(SetFitModel.from_pretrained(...))"
+            raise ModelError("load_classifier", got=got, expected="a SetFitModel as an object", hint=hint)
+        base, report = super().network(config)
+        parts = [(kind, entries(self.place, CONFIG, path) if path else {}) for kind, path in self._modules]
+        network = SentenceEncoder(
+            base, parts, similarity=self._said.get("similarity_fn_name") or SIMILARITIES[0]
+        )
+        missing = {key for key in report["missing_keys"] if not key.startswith("pooler.")}
+        return network, {**report, "missing_keys": missing}
+
+
+def entries(place: Place, name: str, folder: str = "") -> Any:
+    """What a file of JSON of a model says; empty where there is none."""
+    from transformers.utils import cached_file
+
+    quiet = {f"_raise_exceptions_for_{of}": False for of in ("missing_entries", "connection_errors")}
+    path = cached_file(place.path, name, subfolder=folder, revision=place.revision, **quiet)
+    return json.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+
+
+@dataclass(frozen=True)
 class InMemory:
     """A network, which is copied, so that the caller's does not change."""
 
@@ -277,8 +342,10 @@ def files_of(model: Any, revision: str | None, *, device_map: Any = None) -> Rea
     if isinstance(model, nn.Module):
         return InMemory(model)
     place = locate(model, revision)
-    kind = PackedFile if place.packed else AdapterFiles if place.has(ADAPTER) else Files
-    return kind(place, device_map)
+    if place.packed or place.has(ADAPTER):
+        return (PackedFile if place.packed else AdapterFiles)(place, device_map)
+    pooled = any(row["type"].endswith("Pooling") for row in entries(place, MODULES))
+    return (EncoderFiles if pooled else Files)(place, device_map)
 
 
 def read(files: Readable, tokenizer: Any) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrp_companion.checks import InputError, is_whole
+from lrp_companion.checks import InputError, is_whole, shown
 from lrp_companion.schema import Texts
 from lrp_companion.words import Span
 
@@ -20,6 +21,8 @@ Text = str | tuple[str, str] | Sequence[int] | Sequence[Message]
 """A text; a pair of texts that the classifier reads together; token ids; or the messages of a chat."""
 SPACE_SIGN, BROKEN = "▁", "\ufffd"
 """How vocabularies of SentencePiece spell a space, and what stands for bytes that are no character."""
+MARK = "\ue000"
+"""A character of private use."""
 TRIES = 1_000
 """How often a text is read again because another thread has set how the same tokenizer cuts and pads."""
 TEXT_OR_PAIR = "a string, a pair (first, second) of strings, token ids, messages, or a list of these"
@@ -42,6 +45,7 @@ class EncodedText:
     offsets : (start, end) in characters of each token in `joined`, (0, 0) if special; () where a tokenizer
         gives none, or where ids are not those of their text.
     follows : the text after a prompt, which completes the prompt's last word.
+    chat, template : messages, and further options of their chat template.
     """
 
     text: str
@@ -57,6 +61,8 @@ class EncodedText:
     along: object = None
     offsets: tuple[Span, ...] = ()
     follows: str = ""
+    chat: Sequence[Message] = ()
+    template: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "types", self.types or (0,) * len(self.input_ids))
@@ -115,9 +121,6 @@ def places_read(texts: Sequence[EncodedText], device: torch.device) -> Tensor | 
 def listed(texts: Any) -> list[tuple[str, Any]]:
     """The inputs of an argument, each after its kind: a "text"; a "pair", a tuple of strings (but `Texts` of
     a data set are several texts); "ids", a list or an array of whole numbers; a "chat", a list of messages.
-
-    >>> listed(("a film", "of grace")), listed(["a film", [2, 7, 3]])
-    ([('pair', ('a film', 'of grace'))], [('text', 'a film'), ('ids', [2, 7, 3])])
     """
     kind, texts = kind_of(texts)
     one = kind or isinstance(texts, (bytes, Mapping, Set)) or getattr(texts, "ndim", 1) != 1
@@ -157,7 +160,8 @@ class Reader:
     """A tokenizer with the model's limits: `max_tokens`, and the size of the `vocabulary` (None: not known).
 
     With `reads_mask` a text has one mask token, which is explained. A causal classifier reads the last token
-    whose id is not `skipped`. `prompts` are chats that a model is to continue.
+    whose id is not `skipped`. `prompts` are chats that a model is to continue; `template` has further options
+    of the chat template.
     """
 
     tokenizer: Any
@@ -166,6 +170,7 @@ class Reader:
     vocabulary: int | None = None
     skipped: int | None = None
     prompts: bool = False
+    template: Mapping[str, Any] | None = None
 
     def encode(self, texts: Any, *, truncate: bool = False) -> list[EncodedText]:
         """Tokenise texts and pairs, see `Classifier.encode`."""
@@ -176,8 +181,11 @@ class Reader:
         ids have offsets if they are those of the text that they spell.
         """
         tokenizer, most, bare = self.tokenizer, self.max_tokens, kind in ("ids", "chat")
-        chat = kind == "chat"
-        sides: tuple[str, ...] = item if kind == "pair" else (self._templated(item) if chat else item,)
+        chat, template = item if kind == "chat" else (), self.template
+        if template and not chat:
+            raise _refused(k, f"that is no chat, with {', '.join(template)}", "a chat", "leave them out")
+        text = self.templated(chat, template) if chat else item
+        sides: tuple[str, ...] = item if kind == "pair" else (text,)
         row = Encoding([*map(int, item)], []) if kind == "ids" else tokenised(tokenizer, sides, bare=bare)
         self.check_ids(k, row.ids)
         untruncated = len(row.ids)
@@ -214,15 +222,50 @@ class Reader:
             bare=bare,
             typed=bool(row.types),
             offsets=row.spans,
+            chat=chat,
+            template=template,
         )
 
-    def _templated(self, chat: Any) -> str:
+    def templated(self, chat: Any, template: Mapping[str, Any] | None = None) -> str:
         """The text that the tokenizer's chat template makes of messages; for a model that continues a text,
         with the beginning of the answer, or up to the end of the answer that the chat begins.
         """
-        begun = chat[-1]["role"] == "assistant"
+        begun, given = chat[-1]["role"] == "assistant", template or {}
+        source = self.tokenizer.get_chat_template(given.get("chat_template"), given.get("tools"))
+        unused = [name for name in given if name != "chat_template" and not re.search(rf"\b{name}\b", source)]
+        if unused:
+            got, hint = f"with {unused[0]!r}, which its chat template does not read", "leave it out"
+            raise _refused(0, got, "options of the template", hint)
         asked = {"continue_final_message" if begun else "add_generation_prompt": self.prompts}
-        return str(self.tokenizer.apply_chat_template(chat, tokenize=False, **asked))
+        return str(self.tokenizer.apply_chat_template(chat, tokenize=False, **asked, **given))
+
+    def spans_of(self, text: EncodedText, unit: str) -> list[Span]:
+        """Where the messages of a chat, or the documents of its template, stand in the text that was made.
+        For each the text is made again with a mark in its place: nothing else may change.
+        """
+        template, of_chat = text.template or {}, unit == "message"
+        items = list(text.chat if of_chat else template.get("documents") or ())
+        key, spans = "content" if of_chat else "text", list[Span]()
+        made = self.templated(text.chat, template) if items else ""
+        for k, item in enumerate(items):
+            said: Any = item.get(key) or ""
+            if said == "" and of_chat:
+                continue  # such as a call of a tool
+            marked = [*items[:k], {**item, key: MARK}, *items[k + 1 :]]
+            given = (marked, template) if of_chat else (text.chat, {**template, "documents": marked})
+            parts = self.templated(*given).split(MARK)
+            span = len(parts[0]), len(made) - len(parts[-1])
+            same = parts[0] + made[slice(*span)] + parts[-1] == made
+            if len(parts) != 2 or not same or made[slice(*span)] not in (said, str(said).strip()):
+                got = f"whose {unit} {k} (from 0), {shown(said)}, is not once in it as it is"
+                hint = "the template drops, repeats or changes it; name spans of the text instead"
+                raise _refused(0, got, f"each {unit} as it was given", hint)
+            spans.append(span)
+        if not spans:
+            raise _refused(
+                0, f"without a {unit}", "a chat, or documents for its template", "take another unit"
+            )
+        return spans
 
     def check_ids(self, k: int, ids: Sequence[int]) -> None:
         """Refuse ids of text k that the model has no embedding for."""

@@ -10,10 +10,9 @@ from typing import Any
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, choose
 from lrp_companion.methods.common import Target, check_classifier, check_options, explain, targets_of
-from lrp_companion.methods.completion import all_of, completed, contrasted
+from lrp_companion.methods.completion import all_of, answers, contrasted
 from lrp_companion.methods.image import IMAGE_METHODS, attribute_images
-from lrp_companion.methods.levels import layer_relevance
-from lrp_companion.methods.lrp import layer_lattice
+from lrp_companion.methods.lrp import layer_lattice, layer_relevance
 from lrp_companion.methods.perturbation import kept_logits, removal_evaluator
 from lrp_companion.registry import METHODS
 from lrp_companion.toys.linear_attention import LinearAttention
@@ -75,7 +74,7 @@ def _value(text: str) -> bool | int | float | str:
     return text
 
 
-MORE = ("contrast", "position", "completion")
+MORE = ("contrast", "position", "completion", "chat_template_kwargs")
 """Options of `attribute` that no method takes."""
 
 
@@ -91,13 +90,13 @@ def attribute(
         tokenizer's chat template), or a list of these; for a classifier of images, an array or tensor (H, W),
         (C, H, W) or (B, C, H, W) of floats as the network reads them, or of whole numbers, which are scaled
         as its image processor specifies; for `LinearAttention`, images (B, 14, 14) or (B, 196).
-    method : "loo", "ig", "gradient-x-input", "rollout", "attnlrp", "cp-lrp", "pa-lrp",
-        "key-cut", "lrp" with `bypass` and `cut`, "mask-gradient" with `groups`, "secant-mask-gradient" (whose
-        `special` tokens are exact), "hybrid" (LOO for the `exact` tokens with the largest mask gradient),
-        "sampled-loo" (LOO for a random `budget` of tokens), or "shapley".
+    method : a name of `registry.METHODS`, such as "loo", "ig", "gradient-x-input", "rollout", "attnlrp",
+        "cp-lrp", "pa-lrp", "key-cut", "lrp" with `bypass` and `cut`, "mask-gradient" with `groups`,
+        "secant-mask-gradient" (whose `special` tokens are exact), "hybrid" (LOO for the `exact` tokens with
+        the largest mask gradient), "sampled-loo" (LOO for a random `budget` of tokens), or "shapley".
     target : the class to explain, by its number from 0 or its label (text): one for all, or a list, column or
         tensor with one per input; None for the class with the largest logit. For a language model the class
-        is the next or the masked token, by its text, such as " Paris".
+        is the next or the masked token, by its text, such as " Paris"; for a sentence encoder the other text.
     options : keyword-only, refused by methods that do not use them. On text: `site` ("word",
         "word+position", "embedding") and `epsilon` (LRP), `gate` (gated MLPs under LRP: "uniform",
         "right", "flat" or "constant"), `positions` (PA-LRP where positions are rotations: "absolute" or
@@ -106,8 +105,9 @@ def attribute(
         there is no margin), `contrast` (a class whose logit is subtracted from the target's), `position` (for
         token classification: the token, from 0, whose classes are explained, or a word; one for all texts or
         one for each; for language models the token after which the next is explained), `completion` (for
-        language models: what follows one prompt, as text or token ids, or how many tokens it is to add, each
-        the most likely; `contrast` is then another text of as many tokens), `removal`
+        language models: what follows a prompt, as text or token ids, or how many tokens it is to add, each
+        the most likely; for several prompts one for all or a list; `contrast` is then another text of as many
+        tokens), `chat_template_kwargs` (further options of the chat template), `removal`
         ("attention-mask", "mask-token", "pad-token" (a causal classifier is read where the whole text is),
         "delete"; LOO, shapley; for patches only the first), `n_steps`
         and `baseline` (IG: "auto", "pad-token", "mask-token", "zero", for patches "zero-pixels"),
@@ -116,15 +116,15 @@ def attribute(
         and `row` (rollout), `batch_tokens`, `progress`, `truncate` (cut texts beyond the model's length as
         the tokenizer does), `compare` ("new":
         the logits of a text that is unlike any before are compared with the network's own; "all": those of
-        every text). `unit` (LOO, mask-gradient,
-        hybrid, shapley) is what is removed at once: "token", "word", "sentence", or spans as in
-        `Attribution.spans` (for several texts, a list of spans for each). `METHODS[name].defaults` of
-        `lrp_companion.registry` are the options of each method with their defaults.
+        every text). `unit` is what is removed at once (LOO, mask-gradient,
+        hybrid, shapley) or summed over (others): "token", "word", "sentence", of a chat "message" or
+        "document", or spans as in `Attribution.spans` (for several texts, a list of spans for each).
+        `METHODS[name].defaults` of `lrp_companion.registry` are the options with their defaults.
 
     Returns
     -------
     A list of `Attribution`, in the order of the inputs; with `completion` a `Completion`, which is a list
-    of one record per token of it. Autocast, inference mode and dropout that the caller
+    of one record per token of it, or a list of these. Autocast, inference mode and dropout that the caller
     has switched on have no effect on the scores.
 
     Raises
@@ -142,13 +142,14 @@ def attribute(
     choose("attribute", "method", method, tuple(METHODS))
     known = [*METHODS[method].options, "target", "truncate", "compare"]
     known += ["contrast"] if "output" in known else []
-    contrast, position, completion = (options.pop(name, None) for name in MORE)
+    known += ["unit"] if METHODS[method].takes is not None and method != "sampled-loo" else []
+    contrast, position, completion, template = (options.pop(name, None) for name in MORE)
     check_options(repr(method), options if contrast is None else (*options, "contrast"), known)
     truncate, compare = options.pop("truncate", False), options.pop("compare", None)
-    clf = clf if compare is None else clf.comparing(compare)
+    clf = clf.for_call(target, contrast, template, truncate=truncate).comparing(compare)
     if completion is not None:
         asked = {"target": target, "position": position, "contrast": contrast}
-        return completed(clf, inputs, completion, method=method, **asked, **options)
+        return answers(clf, inputs, completion, method=method, **asked, **options)
     several = isinstance(target, str) and target == "all" and not clf.encoder.wiring.of_vocabulary
     if several and contrast is None and "all" not in clf.labels:
         texts, targets = all_of(clf, inputs, truncate=truncate, position=position)

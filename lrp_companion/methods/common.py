@@ -15,20 +15,20 @@ from torch import Tensor
 from tqdm import TqdmWarning, tqdm
 
 from lrp_companion.attribution import Attribution, as_tuples
-from lrp_companion.checks import InputError, ModelError, choose, is_whole, shown
-from lrp_companion.extras import extra
+from lrp_companion.checks import InputError, ModelError, choose, extra, is_whole, shown
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.comparison import row_read
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.registry import METHODS, SHARED
 from lrp_companion.schema import TARGET_CHOICES
-from lrp_companion.tape.batching import budget, token_batches
-from lrp_companion.tape.encoder import Tape
+from lrp_companion.tape.encoder import Tape, budget, token_batches
 from lrp_companion.words import Units, units_of
 
 Targets = Sequence[int | None]
 Target = int | str | Iterable[int | str | None] | None
 """A class or its label for all inputs, one for each, or None: the class with the largest logit."""
+OF_CHATS = ("message", "document")
+"""Units of a chat."""
 MOST_STEPS = 1000
 """Limit for integrated gradients: finding the nodes takes time cubic in their number."""
 
@@ -41,8 +41,8 @@ class Request:
     ----------
     name : of the method, for its records and its progress bar.
     clf, texts, targets : a classifier, encoded texts, and for each a class or None, the predicted one.
-    output, unit : what is explained, and what is removed at once ("token", "word", "sentence", or a list of
-        spans, of all texts or for each text its own).
+    output, unit : what is explained, and what is removed at once ("token", "word", "sentence", "message",
+        "document", or a list of spans, of all texts or for each text its own).
     batch_tokens : tokens of a batch, padding included; None keeps the device busy.
     progress : whether there is a progress bar; None: on a terminal.
     """
@@ -92,6 +92,8 @@ class Request:
         several = self.unit if _by_text(self.unit) else [self.unit] * len(self.texts)
         out = []
         for text, unit in zip(self.texts, several, strict=True):
+            if isinstance(unit, str) and unit in OF_CHATS:
+                unit = self.clf.reader.spans_of(text, unit)
             joined, offsets = ("", ()) if unit == "token" else (text.joined, text.offsets)
             read: dict[str, Any] = {"tokens": text.tokens, "special": text.special, "follows": text.follows}
             out.append(units_of("attribute", unit, text=joined, offsets=offsets, **read))
@@ -125,6 +127,13 @@ def explain(
     """
     row = METHODS[method]
     assert row.function is not None
+    removes = row.takes is None or "unit" in row.takes
+    summed = "token" if removes else options.pop("unit", "token")
+    if summed != "token":
+        records = explain(method, clf, texts, targets, **options)
+        units = Request(method, clf, texts, targets, unit=summed).units()
+        named = unit_choice(summed)["unit"]
+        return [record.over(of, named) for record, of in zip(records, units, strict=True)]
     with as_recorded(clf.device, clf.network):
         if row.takes is None:  # one of yours
             return row.function(clf, texts, targets, **options)
@@ -164,11 +173,7 @@ def _by_text(unit: Any) -> bool:
 
 
 def unit_choice(unit: Any) -> dict[str, str]:
-    """A record's choice of unit; empty for tokens.
-
-    >>> unit_choice("token"), unit_choice("word"), unit_choice(["rare grace"])
-    ({}, {'unit': 'word'}, {'unit': 'span'})
-    """
+    """A record's choice of unit; empty for tokens."""
     if not isinstance(unit, str):
         return {"unit": "span"}
     return {} if unit == "token" else {"unit": unit}
@@ -189,10 +194,6 @@ def class_numbers(
 
     A class is its number, from 0, or its label; text is always a label, and a number never is. `class_of`
     reads a text first, such as a language model's token.
-
-    Raises
-    ------
-    InputError : another number of targets than inputs, no such class, or a label of several classes.
 
     >>> class_numbers("neutral", 2, ("negative", "neutral", "positive")), class_numbers([0, None], 2, "ab")
     ([1, 1], [0, None])
@@ -272,12 +273,7 @@ def check_options(method: str, options: Iterable[str], allowed: Iterable[str]) -
 
 
 def path_integral(function: Callable[..., Tensor]) -> Any:
-    """Return captum's `IntegratedGradients` of a function.
-
-    Raises
-    ------
-    SourceError : captum, which the extra `ig` installs, is missing.
-    """
+    """Return captum's `IntegratedGradients` of a function."""
     with extra("attribute"), warnings.catch_warnings():
         # in a notebook captum's progress bars ask for ipywidgets on import; none of them is shown here
         warnings.simplefilter("ignore", TqdmWarning)
@@ -286,11 +282,7 @@ def path_integral(function: Callable[..., Tensor]) -> Any:
 
 
 def switch(name: str, value: object) -> bool:
-    """Return `value` if it is a boolean; else raise `InputError`: the word "no" would count as true.
-
-    >>> switch("residual", True)
-    True
-    """
+    """Return `value` if it is a boolean; else raise `InputError`: the word "no" would count as true."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     hint = "a word or a number is neither True nor False"
@@ -354,10 +346,6 @@ def attribution(
 ) -> Attribution:
     """The record of one explained text, without scores beyond its length (padding); with `units` there is one
     score for each unit.
-
-    Raises
-    ------
-    ModelError : scores that are NaN or infinite.
     """
     kept = finite(clf, to_numpy(scores)[: len(text)], f"{method} scores")
     tokens = units.names if units else text.tokens
@@ -366,6 +354,8 @@ def attribution(
         raise InputError(
             "attribute", got=got, expected=expected, hint="return one score per token of the text"
         )
+    told = {"similarity": clf.similarity, "chat_template_kwargs": text.template}
+    told = {name: value for name, value in told.items() if value}
     known = {"label": clf.labels[int(target)], "model": clf.card.name, "dtype": clf.card.dtype}
     arrays = {name: np.array(part, dtype=np.float64) for name, part in (parts or {}).items()}
     special = np.array(units.special if units else text.special)
@@ -379,7 +369,7 @@ def attribution(
         logit=finite(clf, to_numpy(logit), "logits").item(),
         special=special,
         method=method,
-        choices=MappingProxyType(as_tuples(choices)),
+        choices=MappingProxyType(as_tuples({**choices, **told})),
         parts=MappingProxyType(arrays),
         details=MappingProxyType(as_tuples({**known, **text.details, **(details or {})})),
         text=text.joined,

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrp_companion.attribution import Attribution
+from lrp_companion.attribution import Attribution, Completion
 from lrp_companion.checks import InputError, is_whole, shown, whole
-from lrp_companion.completion import Completion
 from lrp_companion.families.tasks import NEXT_TOKEN, TOKEN_CLASSES
 from lrp_companion.families.wiring import fresh_rotations
 from lrp_companion.loading.classifier import Classifier, EncodedText
@@ -56,6 +55,25 @@ def all_of(
     return places, [None] * len(places)
 
 
+def answers(clf: Classifier, prompts: Any, completion: Any, *, contrast: Any, **options: Any) -> Any:
+    """A `Completion` of one prompt, or a list with one for each of several prompts: what follows, and its
+    contrast, is one for all or a list of as many.
+    """
+    if not isinstance(prompts, list) or kind_of(prompts)[0]:
+        return completed(clf, prompts, completion, contrast=contrast, **options)
+    several = [
+        one if isinstance(one, list) and not kind_of(one)[0] else [one] * len(prompts)
+        for one in (completion, contrast)
+    ]
+    counts = {len(one) for one in several}
+    if counts != {len(prompts)}:
+        got = f"{len(prompts)} prompts, and {' and '.join(str(len(one)) for one in several)} to follow"
+        hint = "pass one for each prompt"
+        raise InputError("attribute", got=got, expected="as many completions as prompts", hint=hint)
+    rows = zip(prompts, *several, strict=True)
+    return [completed(clf, prompt, after, contrast=other, **options) for prompt, after, other in rows]
+
+
 def completed(
     clf: Classifier,
     prompt: Any,
@@ -70,12 +88,6 @@ def completed(
     """Explain each token of what follows a prompt.
 
     All tokens are explained from one forward pass of the whole, and what LOO removes is removed once.
-
-    Raises
-    ------
-    InputError : several prompts; a model of something else, a target or a position; a completion without
-        tokens, one that is too long, or one with which the prompt has other tokens; a contrast of another
-        length.
     """
     alone = target is None and position is None
     if clf.encoder.wiring.task != NEXT_TOKEN or not alone:
@@ -159,11 +171,6 @@ def followed(
 ) -> tuple[EncodedText, list[int]]:
     """A prompt with what follows it, token ids or a text that is read with it as one; and where in the whole
     text the prompt ends, and each token after it.
-
-    Raises
-    ------
-    InputError : neither; no token; characters that the tokenizer does not know; a text with which the
-        prompt's own tokens change; more tokens than the model reads.
     """
     ids, text, spans = list[int](), "", list[Span]()
     kind, given = kind_of(given)
@@ -268,12 +275,7 @@ def check_length(clf: Classifier, tokens: int) -> None:
 def contrasted(
     clf: Classifier, texts: list[EncodedText], target: Any, contrast: Any, *, method: str, **options: Any
 ) -> list[Attribution]:
-    """Explain `logit of target - logit of contrast` by any method that explains a margin.
-
-    Raises
-    ------
-    InputError : no target, several targets, the same class twice, or another `output`.
-    """
+    """Explain `logit of target - logit of contrast` by any method that explains a margin."""
     if target is None or options.get("output", "logit") != "logit":
         got = f"contrast {shown(contrast)} without a target"
         got = got if target is None else f"contrast with output {options['output']!r}"
@@ -291,6 +293,7 @@ def _margins(
 ) -> list[Attribution]:
     """The explanation of the difference of two logits: the margin of a classifier of these two classes."""
     few = clf.narrowed(pair)
+    few.regression = False  # of two numbers
     records = explain(method, few, texts, [0] * len(texts), **options | {"output": "margin"})
     chosen = {"output": "logit", "contrast": clf.labels[pair[1]]}
     return [replace(r, target=pair[0], choices={**r.choices, **chosen}) for r in records]

@@ -34,7 +34,7 @@ from lrp_companion.loading.classifier import Classifier
 from lrp_companion.loading.compute import as_recorded
 from lrp_companion.methods.common import Request, classes_of, targets_of, to_numpy, watch
 from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
-from lrp_companion.methods.perturbation import kept_logits
+from lrp_companion.methods.perturbation import asked_logits
 from lrp_companion.registry import method
 from lrp_companion.tape.attention import Context, Heads
 from lrp_companion.tape.encoder import Tape
@@ -97,8 +97,11 @@ def removals(tape: Tape) -> list[list[Removal]]:
     steps = [layer.attend for layer in tape.layers]
     out = [[Removal.of_heads(heads, step.context) for heads in step.at_work.groups()] for step in steps]
     head = tape.head
+    if head.readout.largest:
+        got, hint = "an encoder whose pooling is the maximum", "take method mask-gradient"
+        raise ModelError("attribute", got=got, expected="a mean, or one token that is read", hint=hint)
     if head.readout.weights is not None:
-        x = tape.layers[-1].output if head.final_norm is None else head.final_norm.y
+        x = head.final_norm[-1].y if head.final_norm else tape.layers[-1].output
         out.append([Removal.of_mean(head.readout.weights, x, head.pooled)])
     return out
 
@@ -309,7 +312,7 @@ def _special_exact(request: Request, out: list[Any]) -> None:
     if not jobs:
         return
     kept = [(request.texts[i], np.arange(len(request.texts[i])) != place) for i, place in jobs]
-    logits = kept_logits(request.clf, kept, batch_tokens=request.batch_tokens, progress=request.progress)
+    logits = asked_logits(request, kept)
     values = request.read(logits, torch.tensor([out[i][1]["target"] for i, _ in jobs]))
     for (i, place), without in zip(jobs, values.tolist(), strict=True):
         scores, known = out[i]

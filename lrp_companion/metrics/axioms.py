@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lrp_companion.arrays import real_array
-from lrp_companion.checks import InputError
+from lrp_companion.checks import InputError, real_array
 from lrp_companion.metrics.faithfulness import check_pair, pearson
 
 
@@ -49,9 +48,8 @@ def conservation_gap(scores: Any, logit: float) -> ConservationGap:
 
 
 def invariance_gap(a: Any, b: Any) -> InvarianceGap:
-    """Return `|a - b| / ((|a| + |b|) / 2)` and Pearson's r of two maps of one function.
+    """Return `|a - b| / ((|a| + |b|) / 2)` (Euclidean norms) and Pearson's r of two maps of one function.
 
-    The norm is Euclidean.
     Implementation invariance (Sundararajan et al. 2017) asks for 0: two networks that compute the same
     function must have the same explanation. r alone is not enough: it is 1 for maps that differ by a factor.
 

@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lrp_companion.arrays import bool_array, ranking, real_array
 from lrp_companion.attribution import CANCELLED, Attribution, differences
-from lrp_companion.checks import InputError, choose, whole
-from lrp_companion.extras import extra
+from lrp_companion.checks import InputError, bool_array, choose, extra, ranking, real_array, whole
 from lrp_companion.schema import DEFAULT_PROTOCOL, MAP_CHOICES, Protocol
 
 ORDERS = ("morf", "lerf")

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lrp_companion.arrays import bool_array, real_array
 from lrp_companion.attribution import CANCELLED, SITES
-from lrp_companion.checks import InputError, choose
+from lrp_companion.checks import InputError, bool_array, choose, real_array
 from lrp_companion.metrics.faithfulness import directions
 from lrp_companion.schema import MAP_CHOICES, REMOVALS, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, counted
 
@@ -37,9 +36,8 @@ def agreement_grid(
 
     Returns
     -------
-    np.ndarray
-        Shape (..., site, tokens, removal, target, statistic), r of raw maps. NaN where r is undefined (a
-        constant map, fewer than two tokens) and where a map holds NaN, as a missing map does.
+    r of raw maps, (..., site, tokens, removal, target, statistic). NaN where it is undefined (a constant map,
+    fewer than two tokens) and where a map holds NaN, as a missing map does.
     """
     maps, loo = (real_array("agreement_grid", *pair) for pair in (("maps", maps), ("loo", loo)))
     special = bool_array("agreement_grid", "special", special)

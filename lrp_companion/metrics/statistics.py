@@ -15,9 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lrp_companion.arrays import real_array
-from lrp_companion.checks import InputError, whole
-from lrp_companion.extras import extra
+from lrp_companion.checks import InputError, extra, real_array, whole
 
 Key = TypeVar("Key", bound=Hashable)
 RESAMPLES = 10_000
@@ -172,15 +170,6 @@ def side_of_band(value: Interval, low: float, high: float) -> str:
     return "above" if value.low > high else "below" if value.high < low else "across"
 
 
-def side_of_zero(value: Interval) -> str:
-    """Whether the whole interval lies "above" or "below" 0, or "across" it; else "undefined".
-
-    >>> side_of_zero(Interval(0.2, 0.1, 0.3, 9)), side_of_zero(Interval(0.2, -0.1, 0.5, 9))
-    ('above', 'across')
-    """
-    return side_of_band(value, 0, 0)
-
-
 # -- many columns with the same draws ----------------------------------------------------------------
 
 
@@ -190,15 +179,8 @@ def resampled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     The draws are the same for all columns of one length. A draw takes n of the n rows with replacement and
     averages those that are defined. Without NaN the draws are those of `bootstrap_mean`.
 
-    Parameters
-    ----------
-    values : shape (examples, columns); NaN where undefined.
-
-    Returns
-    -------
-    tuple
-        Means (columns,), means of the draws (10000, columns), defined examples (columns,). Draws of a column
-        with fewer than two defined examples are NaN.
+    Values (examples, columns) give means (columns,), means of the draws (10000, columns), and the number of
+    defined examples (columns,). Draws of a column with fewer than two of these are NaN.
 
     >>> mean, draws, defined = resampled(np.array([[0.2], [0.4], [np.nan]]))
     >>> float(mean[0].round(6)), draws.shape, int(defined[0])
@@ -291,10 +273,6 @@ def over_trainings(columns: Mapping[Key, Any]) -> Interval:
     ----------
     columns : training to its values (examples,), the same examples in one order; NaN where undefined.
 
-    Raises
-    ------
-    InputError : fewer than two trainings, or columns of different lengths.
-
     >>> print(over_trainings({1: [0.1, 0.3], 2: [0.2, 0.4]}).text(2))
     0.25 [-1.17, 1.67]
     """
@@ -323,14 +301,6 @@ def over_trainings(columns: Mapping[Key, Any]) -> Interval:
 
 def mean_over(columns: Mapping[Key, Any]) -> Interval:
     """`over_trainings`; with one training, the mean over examples with its interval over them.
-
-    Parameters
-    ----------
-    columns : training to its values (examples,), NaN where undefined.
-
-    Raises
-    ------
-    InputError : no training, or as `over_trainings`.
 
     >>> print(mean_over({1: [0.1, 0.3]}).text(2))
     0.20 [0.10, 0.30]

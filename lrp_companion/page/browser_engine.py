@@ -5,9 +5,9 @@ What is staged, in one folder:
 - `engine.js` defines `window.LRPCompanion`; it holds the worker's text (the modules of
   `widgets/static/engine/`, joined) and the compiled kernel, and loads nothing.
 - `model.js`, the manifest: sizes, where each tensor lies, labels, the tokenizer with its vocabulary.
-- `part-00.js`, ...: bytes in base64. Each is a call of `LRPCompanion.receive`, so a page opened from disk
-  loads it as a script; on a web host the same file is fetched, its bytes are checked, and the browser keeps
-  them.
+- `part-00.bin`, ...: bytes, which are fetched from a web host and checked, and the browser keeps them.
+- `part-00.js`, ...: the same in base64, in a call of `LRPCompanion.receive`, so that a page opened from disk
+  loads them as scripts.
 
 A matrix is rounded row by row in blocks of 64 columns: steps of 8 bits with a 32-bit scale for each block.
 LayerNorms, biases and the classifier stay 32-bit floats.
@@ -18,7 +18,7 @@ from __future__ import annotations
 import base64
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrp_companion.checks import ModelError
-from lrp_companion.extras import extra
+from lrp_companion.checks import ModelError, extra
 from lrp_companion.families.tasks import CLASSES
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.page.browser_check import PHI, check_page
+from lrp_companion.loading.compute import CLOSE
+from lrp_companion.loading.texts import EncodedText
 from lrp_companion.page.browser_tokenizer import tokenizer_data
 from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import STATIC, embed
@@ -71,12 +71,7 @@ def joined(*modules: str) -> str:
 
 
 def kernels() -> tuple[bytes, bytes]:
-    """Return the compiled kernel twice: with fused products (relaxed SIMD), then as it is written.
-
-    Raises
-    ------
-    SourceError : the package `wasmtime`, which compiles it, is not installed.
-    """
+    """Return the compiled kernel twice: with fused products (relaxed SIMD), then as it is written."""
     with extra("stage"):
         from wasmtime import wat2wasm
     text = (ENGINE / "kernel.wat").read_text(encoding="utf-8")
@@ -98,12 +93,13 @@ def engine_script() -> str:
 
 @dataclass(frozen=True)
 class Staged:
-    """What `stage` wrote: the folder, its files' bytes, and what the engine makes of them: 32-bit floats, but
-    for word embeddings, which stay in 8 bits.
+    """What `stage` wrote: the folder, the bytes that a page loads from disk and from a web host, and what the
+    engine makes of them: 32-bit floats, but for word embeddings, which stay in 8 bits.
     """
 
     folder: Path
     bytes_on_disk: int
+    bytes_sent: int
     bytes_in_memory: int
 
 
@@ -126,18 +122,21 @@ def stage(clf: Classifier, folder: Path, *, max_tokens: int = MAX_TOKENS) -> Sta
     manifest = _manifest(clf, min(max_tokens, clf.max_tokens))
     check_page(clf, manifest, tensors(clf.encoder.wiring))
     folder.mkdir(parents=True, exist_ok=True)
-    for stale in folder.glob("part-*.js"):
+    for stale in folder.glob("part-*"):
         stale.unlink()
     places = manifest["tokenizer"]["maxTokens"] + manifest["firstPosition"]
     for number, part in enumerate(parts(clf, places, manifest["pieces"])):
         manifest["parts"].append({"bytes": len(part), "sum": zlib.adler32(part)})
         content = base64.b64encode(part).decode()
+        (folder / f"part-{number:02}.bin").write_bytes(part)
         (folder / f"part-{number:02}.js").write_text(f'LRPCompanion.receive("{content}");\n')
     (folder / "engine.js").write_text(script, encoding="utf-8")
     (folder / "model.js").write_text(f"LRPCompanion.receive({embed(manifest)});\n", encoding="utf-8")
-    on_disk = sum(path.stat().st_size for path in folder.glob("*.js"))
+    on_disk, parts_on_disk, sent = (
+        sum(path.stat().st_size for path in folder.glob(of)) for of in ("*.js", "part-*.js", "part-*.bin")
+    )
     kept = sum(t.numel() * (1 if name == "word" else 4) for name, t in tensors(clf.encoder.wiring))
-    return Staged(folder, on_disk, kept)
+    return Staged(folder, on_disk, on_disk - parts_on_disk + sent, kept)
 
 
 def _refusal(clf: Classifier, got: str, expected: str, hint: str) -> ModelError:
@@ -285,3 +284,67 @@ def parts(clf: Classifier, places: int, table: list[dict[str, Any]]) -> Iterator
             part += bytes(-len(part) % 4)
         table.append(piece)
     yield bytes(part)
+
+
+PHI: dict[str | None, Callable[[torch.Tensor], torch.Tensor]] = {
+    "gelu": torch.nn.functional.gelu,
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    None: lambda z: z,
+}
+"""The engine's activation functions."""
+
+
+@torch.no_grad()
+def check_page(clf: Classifier, manifest: dict[str, Any], named: Iterator[tuple[str, torch.Tensor]]) -> None:
+    """Compare the engine's arithmetic, on the weights before they are rounded, with the network's own."""
+    tensors = dict(named)
+    by_part = {(name.lstrip("0123456789"), tensor.shape) for name, tensor in tensors.items()}
+    one_size = len(by_part) == len({part for part, _ in by_part})  # the engine has one for all layers
+    data = manifest["tokenizer"]
+    ordinary = [k for k, token in enumerate(data["vocabulary"]) if token and k not in data["reserved"]]
+    count = max(1, min(12, data["maxTokens"] - len(data["before"]) - len(data["after"])))
+    inner = [ordinary[k * (len(ordinary) - 1) // count] for k in range(count)]
+    ids = [*data["before"], *inner, *data["after"]]
+    here = page_logits(manifest, tensors, ids)
+    text = EncodedText("", tuple(ids), tuple(map(str, ids)), np.zeros(len(ids), dtype=bool))
+    numbers, mask, further = clf.batch([text])
+    there = clf.logits(numbers, mask, **further)[0].double().cpu()
+    apart = float((here - there).abs().max()) if here.shape == there.shape and one_size else float("inf")
+    if not apart <= CLOSE[clf.dtype] * (1 + float(there.abs().max())):
+        got = f"{clf.card.name!r}, whose logits in the page would be {apart:.2g} from Python's"
+        expected, hint = "layers of its family, of one size", "explain it in Python, with attribute()"
+        raise ModelError("stage", got=got, expected=expected, hint=hint)
+
+
+def page_logits(manifest: dict[str, Any], tensors: dict[str, torch.Tensor], ids: list[int]) -> torch.Tensor:
+    """The logits (C,) of token ids by the steps of `static/engine/forward.js`, in float64."""
+
+    def tensor(name: str) -> torch.Tensor:
+        return tensors[name].detach().cpu().double()
+
+    def map_(name: str, x: torch.Tensor) -> torch.Tensor:
+        return x @ tensor(f"{name}.weight").T + tensor(f"{name}.bias")
+
+    def norm(name: str, x: torch.Tensor) -> torch.Tensor:
+        weight, bias = tensor(f"{name}.weight"), tensor(f"{name}.bias")
+        return torch.nn.functional.layer_norm(x, weight.shape, weight, bias, manifest["normEps"])
+
+    first = manifest["firstPosition"]
+    x = tensors["word"][ids].detach().cpu().double() + tensor("position")[first : first + len(ids)]
+    if manifest["hasType"]:
+        x = x + tensor("type")[0]
+    x = norm("embedding_norm", x)
+    x = map_("projection", x) if manifest["hasProjection"] else x
+    phi = PHI[manifest["activation"]]
+    for layer in range(1, manifest["layers"] + 1):
+        parts = (map_(f"{layer}.{name}", x) for name in ("query", "key", "value"))
+        q, k, v = (part.unflatten(-1, (manifest["heads"], -1)).transpose(0, 1) for part in parts)
+        attention = (q @ k.mT * q.shape[-1] ** -0.5).softmax(-1)
+        read = (attention @ v).transpose(0, 1).flatten(1)
+        x = norm(f"{layer}.attention_norm", x + map_(f"{layer}.attention_out", read))
+        x = norm(f"{layer}.output_norm", x + map_(f"{layer}.down", phi(map_(f"{layer}.up", x))))
+    out = x[0]
+    for step in manifest["head"]:
+        out = PHI[step["activation"]](map_(step["name"], out))
+    return out

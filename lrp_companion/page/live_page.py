@@ -23,7 +23,7 @@ from lrp_companion.schema import Lattice
 from lrp_companion.show.export import page
 from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import front_end, page_script
-from lrp_companion.widgets.layer_toggles import LayerToggles
+from lrp_companion.widgets.layers import LayerToggles
 
 METHODS = ("loo", "attnlrp", "cp-lrp", "mask-gradient")
 BESIDE_WEIGHTS = 130_000_000
@@ -105,6 +105,7 @@ def _said(clf: Classifier, staged: Staged, max_tokens: int) -> dict[str, Any]:
         "labels": labels,
         "layers": clf.card.layers,
         "fetched": staged.bytes_on_disk,
+        "sent": staged.bytes_sent,
         "memory": staged.bytes_in_memory + BESIDE_WEIGHTS,
         "longest": min(max_tokens, clf.max_tokens),
     }
@@ -173,7 +174,7 @@ def _free_folder(folder: str | os.PathLike) -> Path:
 def _limits(live: Live, clf: Classifier) -> str:
     """The page's abilities and limits, in a paragraph."""
     model, name = live.model, html.escape(visible(clf.card.name))
-    sizes = f"{model['fetched'] / 1e6:.0f} MB to load, about {model['memory'] / 1e6:.0f} MB of memory"
+    sizes = f"about {model['memory'] / 1e6:.0f} MB of memory"
     return (
         f"<p>Leave-One-Out next to AttnLRP, CP-LRP and the mask gradient, for texts of up to "
         f"{model['longest']} tokens. The model ({name}, {model['layers']} layers) runs "

@@ -11,12 +11,15 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import xarray as xr
 from matplotlib.axes import Axes
 
 from lrp_companion.metrics import Interval
+from lrp_companion.registry import Style
 from lrp_companion.show.canvas import FIGURE_WIDTH, LOOK, Drawing, drawing, headline
 from lrp_companion.show.palette import INK, QUIET, styles
+from lrp_companion.show.tables import with_intervals
 
 PARTS = ("mean", "low", "high")
 PAPER: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": QUIET, "color": QUIET}
@@ -26,7 +29,7 @@ SIDES = {"below": "#6b3fb0", "level": "#8a8a8a", "above": "#00755e"}
 
 @mpl.rc_context(LOOK)
 def dots(
-    means: xr.Dataset | Mapping[str, Any],
+    means: xr.Dataset | pd.DataFrame | Mapping[str, Any],
     *,
     paper: Mapping[str, float] | None = None,
     quantity: str = "mean r with LOO",
@@ -36,10 +39,11 @@ def dots(
 
     Parameters
     ----------
-    means : what `interval` gives, with one axis or two; or names to intervals; or these for each panel.
+    means : what `interval` gives, with one axis or two; or names to intervals, or these for each panel; or a
+        table such as `word_table`, a panel for each NAME with its columns "NAME low" and "NAME high".
     paper : the paper's value by row, an open square.
     """
-    panels = _panels(means)
+    panels, plain = _panels(means), isinstance(means, pd.DataFrame)
     count = max(map(len, panels.values()))
     height = 0.8 + len(panels) * (0.3 + 0.27 * count)
     told = {of: _told([*rows], [mean for mean, *_ in rows.values()]) for of, rows in panels.items()}
@@ -47,7 +51,8 @@ def dots(
     alike = len({tuple(rows) for rows in panels.values()}) == 1
     figure, axes = drawing(alt, rows=len(panels), height=height, sharex=True, sharey=alike)
     for panel, (of, rows) in zip(axes, panels.items(), strict=True):
-        looks = styles(rows)
+        # a row of a table may be a word that is the name of a method, too
+        looks = {name: Style(name, INK, "o", "-") for name in rows} if plain else styles(rows)
         for k, (name, (mean, low, high)) in enumerate(rows.items()):
             panel.plot([low, high], [k, k], color=looks[name].colour, linewidth=2.2, solid_capstyle="butt")
             panel.plot(mean, k, marker=looks[name].marker, color=looks[name].colour, markersize=7)
@@ -151,8 +156,13 @@ def _options(axes: Axes, flat: xr.Dataset, options: Sequence[tuple[str, Any]], x
     axes.grid(visible=False)
 
 
-def _panels(means: xr.Dataset | Mapping[str, Any]) -> dict[str, dict[str, tuple[float, float, float]]]:
+def _panels(
+    means: xr.Dataset | pd.DataFrame | Mapping[str, Any],
+) -> dict[str, dict[str, tuple[float, float, float]]]:
     """Mean, low and high of each row of each panel."""
+    if isinstance(means, pd.DataFrame):
+        named = [of for of in means if f"{of} low" in means]
+        means = with_intervals(means)[named].to_dict()
     if isinstance(means, xr.Dataset):
         parts = {"": means} if len(means.dims) == 1 else _by_first(means)
         columns = {of: zip(*(part[name].values for name in PARTS), strict=True) for of, part in parts.items()}

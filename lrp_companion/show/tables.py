@@ -68,11 +68,17 @@ class Table:
         heads = "".join(f'<th scope="col"{kind}>{html.escape(text)}</th>' for text, kind in headings)
         parts.append(f"<tr>{heads}</tr></thead><tbody>")
         for row in self.cells:
-            first, *rest = (_markup(text, stacked=wide) for text in row)
+            rest = [_markup(text, stacked=wide) for text in row[1:]]
             body = "".join(f"<td{kind}>{text}</td>" for text, kind in zip(rest, kinds[1:], strict=True))
-            parts.append(f'<tr><th scope="row"{kinds[0]}>{first}</th>{body}</tr>')
+            parts.append(f'<tr><th scope="row"{kinds[0]}>{html.escape(row[0])}</th>{body}</tr>')
         parts.append("</tbody></table></div></figure>")
         return "".join(parts)
+
+    def to_latex(self) -> str:
+        """The table as LaTeX, by pandas; without its caption."""
+        import pandas as pd
+
+        return pd.DataFrame(self.cells, columns=self.header).to_latex(index=False, escape=True)
 
     def __repr__(self) -> str:
         rows = [self.header, *self.cells]
@@ -126,7 +132,8 @@ def table(
 
     Parameters
     ----------
-    rows : a pandas table, whose index names the rows; what `lrp_companion.interval` gives with one axis or
+    rows : a pandas table, whose index names the rows, with columns NAME, "NAME low" and "NAME high" for an
+        interval; what `lrp_companion.interval` gives with one axis or
         two, the last one across; or mappings from column to value: text, numbers, an `Interval` (shown as
         mean and limits, with the number of undefined examples where there are any), True or False, None for
         an empty cell; NaN is shown as "undefined".
@@ -167,9 +174,20 @@ def _records(rows: Any) -> list[Mapping[str, Any]]:
         )
         rows = flat.unstack(sort=False) if flat.index.nlevels > 1 else flat.to_frame(" ")
     if hasattr(rows, "reset_index"):
+        rows = with_intervals(rows)
         named = rows.rename_axis(index=[name or "" for name in rows.index.names]).reset_index()
         return [{str(key): value for key, value in row.items()} for row in named.to_dict("records")]
     return list(rows)
+
+
+def with_intervals(frame: Any) -> Any:
+    """A pandas table in which columns NAME, "NAME low" and "NAME high" are one, of `Interval`s."""
+    for name in [name for name in frame if {f"{name} low", f"{name} high"} <= {*frame}]:
+        ends = [f"{name} low", f"{name} high"]
+        parts = frame[[name, *ends]].to_numpy().tolist()
+        cells = [Interval(mean, low, high, int(mean == mean)) for mean, low, high in parts]
+        frame = frame.drop(columns=ends).assign(**{name: cells})
+    return frame
 
 
 def cell(value: Any, digits: int) -> str:

@@ -15,9 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lrp_companion.attribution import Attribution, differences
+from lrp_companion.attribution import Attribution, Completion, differences
 from lrp_companion.checks import InputError
-from lrp_companion.completion import Completion
 from lrp_companion.metrics import agreement
 from lrp_companion.schema import Protocol
 from lrp_companion.show.palette import hexes

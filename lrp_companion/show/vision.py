@@ -11,9 +11,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 
-from lrp_companion.arrays import real_array
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError
+from lrp_companion.checks import InputError, real_array
 from lrp_companion.registry import label_of
 from lrp_companion.show.canvas import FIGURE_WIDTH, LOOK, Drawing, drawing
 from lrp_companion.show.export import write
@@ -102,12 +101,7 @@ def patch_maps(
 
 
 def save_map(file: str, record: Attribution, image: Any) -> None:
-    """Write one image and its patches as `.png`, `.svg` or `.pdf`; with another ending as `record.save` does.
-
-    Raises
-    ------
-    InputError : another ending than that knows, or a folder that does not exist.
-    """
+    """Write one image and its patches as `.png`, `.svg` or `.pdf`; else as `record.save` does."""
     ending = file.lower().rpartition(".")[2]
     if ending not in FIGURES:
         record.save(file)

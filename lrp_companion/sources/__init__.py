@@ -6,12 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lrp_companion.checks import InputError, choose, shown
-from lrp_companion.extras import extra
+from lrp_companion.checks import InputError, choose, extra, shown
 from lrp_companion.sources import base_model, data_sets
-from lrp_companion.sources.data_sets import SIDES, SPLITS, clean
+from lrp_companion.sources.data_sets import SIDES, SPLITS, SUFFIXES, clean, own_dataset
 from lrp_companion.sources.dataset import Dataset
-from lrp_companion.sources.own_data import SUFFIXES, own_dataset
 
 __all__ = ["OWN_SOURCES", "SOURCES", "SPLITS", "Dataset", "clean", "load_dataset", "reachable"]
 SOURCES = ("auto", "embedded", "folder", "hub")

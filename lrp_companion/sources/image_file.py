@@ -12,20 +12,13 @@ from lrp_companion.checks import InputError
 
 
 def read_image(given: Any, *, channels: int) -> np.ndarray:
-    """The pixels of an image: whole numbers (C, H, W), or the array of a `.npy` file as it is.
+    """The pixels of an image of Pillow or of a file: whole numbers (C, H, W) of 1 (grey) or 3 (RGB) channels;
+    or the array of a `.npy` file as it is.
 
     A photograph is turned as its EXIF orientation says, as `transformers` does. What Pillow cannot read, it
     refuses.
-
-    Parameters
-    ----------
-    given : a `.npy` file of one image; a PNG, JPEG or other file that Pillow reads; an image of Pillow.
-    channels : how many the model reads: 1 (made grey) or 3 (made RGB); a `.npy` file is not changed.
-
-    Raises
-    ------
-    InputError : a model of other channels; pixels that Pillow would bring to other values in
-        silence: of more than 8 bits in grey, not opaque, or one of several frames.
+    Pixels that Pillow would bring to other values in silence are refused: of more than 8 bits in grey, not
+    opaque, or of one of several frames.
     """
     from PIL import Image, ImageOps
 

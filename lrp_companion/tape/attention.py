@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from lrp_companion import rules
 from lrp_companion.families.wiring import LayerWiring, SoftCap
-from lrp_companion.tape.steps import MapStep, NormStep, keeps, normed, through
+from lrp_companion.tape.steps import MapStep, Step, keeps, metering, run_steps, through
 
 Sides = tuple[Tensor, ...]
 """Queries, keys and values of some heads, (B, h, T, d) each; where scores have a bias, this, (1, h, T, T),
@@ -117,6 +117,7 @@ class Context:
     classes : of relative positions, (N,), and the place in these of each query and key, (1, 1, T, T).
     heard : where a mask closes tokens whole, the mask (B, T, 1), and weights of the mean (B, 1, 1, T) that
         those read which are closed.
+    home : the device of all of these; None: they may lie on several.
     """
 
     heads: int
@@ -132,6 +133,7 @@ class Context:
     cuts: tuple[PathCut, ...] = ()
     classes: tuple[Tensor, Tensor] | None = None
     heard: tuple[Tensor, Tensor] | None = None
+    home: torch.device | None = None
 
     def rows(self, x: Tensor) -> Tensor:
         """Of tensors (B or 1, ..., T, d) what is `asking`, (B, ..., k, d)."""
@@ -154,7 +156,7 @@ class Context:
         for name in ("classes", "heard"):
             pair = getattr(self, name)
             tensors[name] = None if pair is None else tuple(one.to(device) for one in pair)
-        return replace(self, angles=angles, bias=bias, cuts=cuts, **tensors)
+        return replace(self, angles=angles, bias=bias, cuts=cuts, home=device, **tensors)
 
 
 def _rows_of(places: Tensor, axes: int) -> Tensor:
@@ -167,7 +169,7 @@ class Side:
     """Queries or keys: their map, a norm of each head, and their rotation; `y` (B, H, T, d) is the result."""
 
     map: MapStep
-    norm: NormStep | None
+    norm: Sequence[Step]
     angles: Angles | None
     x: Tensor
     y: Tensor
@@ -175,8 +177,10 @@ class Side:
     @classmethod
     def run(cls, step: MapStep, norm: Any, angles: Angles | None, heads: int) -> Side:
         # (B, T, H d) to (B, H, T, d), so that norm and rotation see one head at a time
-        normalised, x = normed(norm, split(step.y, heads))
-        return cls(step, normalised, angles, x, x if angles is None else angles.rotate(x))
+        x, steps = step.y.unflatten(-1, (heads, -1)).transpose(-2, -3), list[Step]()
+        if norm is not None:
+            x, steps = run_steps(x, (norm, None))
+        return cls(step, steps, angles, x, x if angles is None else angles.rotate(x))
 
     def backward(self, g: Tensor, *, eps: float) -> tuple[Tensor, AtAngles]:
         """Carry g from (..., B, H, T, d) to the attention's input (..., B, T, D); return also what positions
@@ -195,7 +199,8 @@ class Side:
                 g = rules.rotation(g, cos, sin, y, eps=eps)
             g = torch.cat([g, rest], -1) if rest.shape[-1] else g
         # back through the norm of each head, (..., B, H, T, d) to (..., B, T, H d), and the map of all heads
-        return self.map.backward(merge(through(self.norm, g, eps)), eps=eps), at_angles
+        g = through(self.norm, g, eps) if self.norm else g
+        return self.map.backward(g.transpose(-2, -3).flatten(-2), eps=eps), at_angles
 
 
 @dataclass(frozen=True)
@@ -248,6 +253,7 @@ class Heads:
     attention: Tensor
     read: Tensor
     bias: tuple[Tensor, ...]
+    scale: float
     shares: Shares = HALVES
     relative: Relative | None = None
 
@@ -255,7 +261,8 @@ class Heads:
     def run(cls, wiring: LayerWiring, sides: Sides, context: Context) -> Heads:
         queries, keys, values, *bias = sides
         # s is 1 / sqrt(d) in most families
-        queries = wiring.scale_of(queries.shape[-1]) * queries
+        scale = wiring.scale_of(queries.shape[-1])
+        queries = scale * queries
         relative = None
         if context.classes is not None:
             relative, bias = Relative.of(wiring, bias, context.rows(context.classes[1])), []
@@ -265,7 +272,8 @@ class Heads:
         # A = softmax(Z), and O = A V is what the heads read
         attention = scores.softmax(-1) if keep is None else KeptSoftmax.apply(scores, keep)
         read = attention @ values
-        return cls(wiring, queries, keys, values, attention, read, tuple(bias), context.shares, relative)
+        known = tuple(bias), scale, context.shares, relative
+        return cls(wiring, queries, keys, values, attention, read, *known)
 
     @property
     def held(self) -> int:
@@ -292,9 +300,8 @@ class Heads:
         return sum(self.bias, self.queries @ self.keys.mT)
 
     @cached_property
-    def _cap_slope(self) -> Tensor | None:
-        if self.wiring.cap is None:
-            return None
+    def _cap_slope(self) -> Tensor:
+        assert self.wiring.cap is not None
         return rules.slope(raw := self._scores(), SoftCap(self.wiring.cap)(raw), at_zero=1.0)
 
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
@@ -311,12 +318,12 @@ class Heads:
         # A = softmax(Z), Eq. (5)
         g_scores = rules.softmax(g_attention, self.attention)
         # cap tanh(z / cap) is an activation function: R passes as it is
-        if self._cap_slope is not None:
+        if self.wiring.cap is not None:
             g_scores = rules.elementwise(g_scores, self._cap_slope)
-        # the softmax does not conserve: the meter gets sum A g_A - sum Z g_Z
-        keeps("softmax", lambda: self.attention * g_attention - self._scores() * g_scores)
-        for bias in () if self.relative else self.bias:
-            keeps("biases", partial(torch.mul, bias, g_scores))
+        if metering():  # the softmax does not conserve: sum A g_A - sum Z g_Z
+            keeps("softmax", self.attention * g_attention - self._scores() * g_scores)
+            for bias in () if self.relative else self.bias:
+                keeps("biases", bias * g_scores)
         # the scores themselves matter to the stabiliser only
         scores = self._scores() if eps else g_scores
         # Z = (s Q) K^T + B, Eq. (4): half to s Q (..., T, d), half to K, which comes out as K^T (..., d, T)
@@ -324,11 +331,11 @@ class Heads:
         g_query, g_key = rules.matmul(g_scores, *factors, eps=eps, shares=of_scores)
         if self.relative is not None:  # a sum of three products: Eq. (4) for each, with Z as the output
             g_scores = rules.stabiliser(scores, eps / 2) * g_scores
-            for share, bias in zip(reversed(of_scores), self.bias, strict=True):
-                keeps("positions", partial(torch.mul, share * bias, g_scores))
+            for share, bias in zip(reversed(of_scores), self.bias, strict=True) if metering() else ():
+                keeps("positions", share * bias * g_scores)
             at_query, at_key = self.relative.backward(g_scores, of_scores)
             g_query, g_key = g_query.add_(at_query), g_key.add_(at_key.mT)
-        return g_value, g_query.mul_(self.wiring.scale_of(g_query.shape[-1])), g_key.mT
+        return g_value, g_query.mul_(self.scale), g_key.mT
 
 
 def open_scores(
@@ -416,6 +423,7 @@ class AttentionStep:
     queries: Side
     keys: Side
     value: MapStep
+    key_heads: int
     at_work: Heads | HeadsInTurn
 
     @classmethod
@@ -426,14 +434,15 @@ class AttentionStep:
         of_keys = wiring.key_heads or heads
         queries = Side.run(query, wiring.query_norm, angles and angles.at(context.rows), heads)
         keys = Side.run(key, wiring.key_norm, angles, of_keys)
-        # heads that share keys and values read copies of them
-        shared = repeated(keys.y, heads), repeated(split(value.y, of_keys), heads)
+        shared = keys.y, split(value.y, of_keys)
+        if of_keys != heads:  # heads that share keys and values read copies of them
+            shared = repeated(shared[0], heads), repeated(shared[1], heads)
         work = HeadsInTurn if context.in_turn else Heads
         more = [context.rows(bias) for bias in context.bias]
         if wiring.relative is not None and context.classes is not None:
             more = wiring.relative.sides(context.classes[0], heads, queries.y.shape[-1])
         at_work = work.run(wiring, (queries.y, *shared, *more), context)
-        return cls(wiring, context, queries, keys, value, at_work)
+        return cls(wiring, context, queries, keys, value, of_keys, at_work)
 
     @property
     def query(self) -> MapStep:
@@ -459,10 +468,6 @@ class AttentionStep:
             read = heard * read + (1 - heard) * (weights @ values)
         return read if added is None else read + added
 
-    @property
-    def key_heads(self) -> int:
-        return self.wiring.key_heads or self.context.heads
-
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
         """CP-LRP: what the attention's input gets through the values, with the attention held constant."""
         return self._through_values(self.at_work.values_only(g_read, eps), eps)
@@ -474,15 +479,22 @@ class AttentionStep:
         g_value, g_query, g_key = self.at_work.all_factors(g_read, eps)
         values = self._through_values(g_value, eps)
         # S: through softmax, queries and keys; keys of several query heads get the sum of their g
-        at_query, of_queries = self.queries.backward(self._uncut("query", g_query, self.queries.y), eps=eps)
-        g_key = self._uncut("key", gathered(g_key, self.key_heads), self.keys.y)
+        if self.key_heads != self.context.heads:
+            g_key = gathered(g_key, self.key_heads)
+        if self.context.cuts:
+            g_query = self._uncut("query", g_query, self.queries.y)
+            g_key = self._uncut("key", g_key, self.keys.y)
+        at_query, of_queries = self.queries.backward(g_query, eps=eps)
         at_key, of_keys = self.keys.backward(g_key, eps=eps)
         pairs = zip(of_keys, of_queries, strict=True)
         at_angles = tuple(self.context.add(one[..., None], other[..., None])[..., 0] for one, other in pairs)
         return values, self.context.add(at_key, at_query), at_angles
 
     def _through_values(self, g: Tensor, eps: float) -> Tensor:
-        g = self._uncut("value", gathered(g, self.key_heads), split(self.value.y, self.key_heads))
+        if self.key_heads != self.context.heads:
+            g = gathered(g, self.key_heads)
+        if self.context.cuts:
+            g = self._uncut("value", g, split(self.value.y, self.key_heads))
         return self.value.backward(merge(g), eps=eps)
 
     def _uncut(self, path: str, g: Tensor, y: Tensor) -> Tensor:
@@ -492,7 +504,8 @@ class AttentionStep:
             if cut.path == path:
                 tokens = cut.of(self.attention)[:, None, :, None]
                 left = left.masked_fill(self.context.rows(tokens) if path == "query" else tokens, 0)
-        keeps("cuts", lambda: y * (g - left))
+        if metering():
+            keeps("cuts", y * (g - left))
         return left
 
 
@@ -545,4 +558,4 @@ def repeated(x: Tensor, heads: int) -> Tensor:
 
 def gathered(g: Tensor, heads: int) -> Tensor:
     """The backward pass of `repeated`: the sum of g over the query heads that share a key or value."""
-    return g if g.shape[-3] == heads else g.unflatten(-3, (heads, -1)).sum(-3)
+    return g.unflatten(-3, (heads, -1)).sum(-3)

@@ -10,32 +10,19 @@ many masks of one text are carried back together (`propagation.all_masks`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from lrp_companion import rules
-from lrp_companion.checks import CompanionError, ModelError, reason_of
+from lrp_companion.checks import CompanionError, ModelError, reason_of, whole
 from lrp_companion.families import FAMILIES
-from lrp_companion.families.wiring import LayerWiring, Wiring, beside
+from lrp_companion.families.wiring import Wiring, beside
 from lrp_companion.tape.attention import HALVES, Angles, Context, PathCut, Shares
-from lrp_companion.tape.layer import LayerBlock
-from lrp_companion.tape.recompute import RecomputedLayer
-from lrp_companion.tape.steps import MapStep, NormStep, head_step, normed, slope_at_zero, through
-
-__all__ = [
-    "EmbeddingBlock",
-    "Encoder",
-    "HeadBlock",
-    "LayerBlock",
-    "MapStep",
-    "NormStep",
-    "Readout",
-    "Tape",
-    "slope_at_zero",
-]
+from lrp_companion.tape.layer import LayerBlock, RecomputedLayer
+from lrp_companion.tape.steps import Step, run_steps, through
 
 
 @dataclass(frozen=True)
@@ -43,13 +30,15 @@ class Readout:
     """What the head reads of the last hidden states (B, T, D): a weighted sum over tokens, (B, D).
 
     `place` (B,) is the token that is read, None if it is the first; `weights` (B, T) sum to 1 if the mean is
-    read, else None. With `two`, the first two tokens are read, joined into one vector, (B, 2 D).
+    read, else None. With `two`, the first two tokens are read, joined into one vector, (B, 2 D). Of a maximum
+    weights are 1 where a mask is open; `of_largest` has (B, T, D), 1 at the largest value.
     """
 
     tokens: int
     place: Tensor | None = None
     weights: Tensor | None = None
     two: bool = False
+    largest: bool = False
 
     @classmethod
     def of(
@@ -73,7 +62,18 @@ class Readout:
             last = (attended * torch.arange(tokens, device=attended.device)).argmax(-1)
             return cls(tokens, place=last if place is None else place)
         weights = attended.to(dtype) if keep is None else attended * keep
+        if kind == "max":
+            return cls(tokens, weights=(weights > 0).to(dtype), largest=True)
         return cls(tokens, weights=weights / weights.sum(-1, keepdim=True))
+
+    def of_largest(self, x: Tensor) -> Readout:
+        """The same for states x (B, T, D): of a maximum, which token each coordinate is read from."""
+        if not self.largest or self.weights is None:
+            return self
+        place = x.masked_fill(self.weights.to(x.device).unsqueeze(-1) == 0, -torch.inf).argmax(
+            1, keepdim=True
+        )
+        return replace(self, weights=torch.zeros_like(x).scatter(1, place, 1.0))
 
     def alone(self, batch: int, device: torch.device) -> tuple[Tensor | None, Readout]:
         """The places (B, k) that are read, None if all are, and the same readout of x (B, k, D) there."""
@@ -92,6 +92,8 @@ class Readout:
         """(B, T, D) to (B, D)."""
         if self.weights is not None:
             # the mean as a weighted sum: rows of weights sum to 1, padding has 0
+            if self.largest:
+                return (self.weights * x).sum(1)
             return torch.einsum("bt,btd->bd", self.weights.to(x), x)
         if self.two:
             # (B, 2, D) to (B, 2 D): DeiT's two special tokens
@@ -101,7 +103,11 @@ class Readout:
         return x[torch.arange(len(x), device=x.device), self.place.to(x.device)]
 
     def rows(self, x: Tensor) -> Tensor:
-        """(B, T, T') to (B, T'): what is read of maps whose rows are tokens; of two tokens the mean."""
+        """(B, T, T') to (B, T'): what is read of maps whose rows are tokens; of two tokens the mean, of a
+        maximum each as often as it is read.
+        """
+        if self.largest and self.weights is not None:
+            return torch.einsum("bt,btk->bk", self.weights.mean(-1), x)
         return x[:, :2].mean(1) if self.two else self.read(x)
 
     def backward(self, g: Tensor) -> Tensor:
@@ -110,8 +116,9 @@ class Readout:
             # the transpose of `read`: g at the tokens that are read, 0 at all others
             return nn.functional.pad(g.unflatten(-1, (2, -1)), (0, 0, 0, self.tokens - 2))
         if self.weights is not None:
-            # each token with its weight, as by Eq. (1)
-            return g.unsqueeze(-2) * self.weights.to(g).unsqueeze(-1)
+            # each token with its weight, as by Eq. (1); of a maximum all goes to the largest
+            weights = self.weights.to(g)
+            return g.unsqueeze(-2) * (weights if self.largest else weights.unsqueeze(-1))
         if self.place is None:
             return nn.functional.pad(g.unsqueeze(-2), (0, 0, 0, self.tokens - 1))
         # (B, T), 1 at the place
@@ -125,33 +132,31 @@ class HeadBlock:
     logits.
     """
 
-    final_norm: NormStep | None
+    final_norm: Sequence[Step]
     readout: Readout
     pooled: Tensor
-    steps: tuple[MapStep | NormStep, ...]
+    steps: Sequence[Step]
 
     def backward(self, g: Tensor, *, eps: float = 0.0) -> Tensor:
         """From g at the logits (..., B, C) to g at the last hidden states (..., B, T, D)."""
         # (..., B, C) down the maps of the head to what is read, (..., B, D)
-        for step in reversed(self.steps):
-            g = step.backward(g.to(step.y.device), eps=eps)
         # layers and head may lie on several devices
-        g = g.to(self.pooled.device)
-        if self.readout.weights is not None:  # a mean is a sum; what one token gives is itself
+        g = through(self.steps, g, eps).to(self.pooled.device)
+        # a mean is a sum; what one token gives is itself
+        if self.readout.weights is not None and not self.readout.largest:
             g = rules.add(g, self.pooled, eps=eps)
         return through(self.final_norm, self.readout.backward(g), eps)
 
 
 @dataclass(frozen=True)
 class EmbeddingBlock:
-    """The sum of word, position and type embeddings, its norm, and a projection to the hidden width; 0 where
-    a mask `heard` (B, T, 1) closes tokens whole.
+    """The sum of word, position and type embeddings, its norm, and a projection to the hidden width, as far
+    as there are such `steps`; 0 where a mask `heard` (B, T, 1) closes tokens whole.
     """
 
     parts: dict[str, Tensor]
     total: Tensor
-    norm: NormStep | None
-    projection: MapStep | None
+    steps: Sequence[Step]
     output: Tensor
     heard: Tensor | None = None
 
@@ -160,9 +165,7 @@ class EmbeddingBlock:
         if self.heard is not None:
             g = self.heard.to(g.device) * g
         # y = P N(word + position + type): back in the other order, (..., B, T, D) to (..., B, T, E)
-        if self.projection is not None:
-            g = self.projection.backward(g.to(self.projection.y.device), eps=eps)
-        g = through(self.norm, g, eps).to(self.total.device)
+        g = through(self.steps, g, eps).to(self.total.device)
         # a sum of one part is no sum: no epsilon
         return rules.add(g, self.total, eps=eps) if len(self.parts) > 1 else g
 
@@ -184,7 +187,7 @@ class Tape:
 
 class Encoder:
     """A `transformers` model of a wired family, as blocks that keep a tape; with `recompute` one layer's at a
-    time (`tape.recompute`).
+    time (`tape.layer`).
     """
 
     def __init__(self, model: nn.Module, *, recompute: bool = False) -> None:
@@ -242,44 +245,43 @@ class Encoder:
         w = self.wiring
         count = len(w.layers) + 1
         kept = [keep] * count if keep is None or isinstance(keep, Tensor) else list(keep)
-        heard = _Heard(w, attention_mask)
-        embedding = self._embedding(self.embed(input_ids) if word is None else word, types, heard.by(kept[0]))
+        heard = _heard(w, attention_mask, kept[0]) if w.masks_whole else None
+        embedding = self._embedding(self.embed(input_ids) if word is None else word, types, heard)
         x = embedding.output
         # made once for all layers of a kind: rotations, which keys are closed to which queries, and a bias
         places = self.position_ids(input_ids.shape[1], x.device)
-        turned = _Turned(w, x, places, attention_mask, angles_as_factors)
-        closed = _Closed(w, attention_mask)
-        bias = () if w.score_bias is None else (w.score_bias(places, places),)
+        turned = _turned(w, x, places, attention_mask, factors=angles_as_factors)
+        closed = _closed(w, attention_mask)
+        bias = () if w.score_bias is None else (w.score_bias(places, places).to(x.device),)
         relative = w.layers[0].relative
         classes = None if relative is None else relative.of(places, places)
         more = [None] * count if added is None else list(added)
+        home = x.device if attention_mask.device == x.device else None
         readout = Readout.of(w.readout, attention_mask, x.dtype, place=place, keep=kept[-1])
         asking, readout = readout.alone(len(x), x.device) if only_read else (None, readout)
         layers: list[LayerBlock | RecomputedLayer] = []
         for k, wiring in enumerate(w.layers):
             here = asking if k == count - 2 else None
-            seen = closed.to(wiring), kept[k], turned.of(wiring), bias
+            seen = closed[wiring.window], kept[k], turned.get(wiring.kind), bias
             cut = tuple(one for one in cuts if one.layers is None or k + 1 in one.layers)
-            pair = heard.by(kept[k])
-            context = Context(w.heads, *seen, gate, here, self.recompute, more[k], shares, cut, classes, pair)
+            heard, on = _heard(w, attention_mask, kept[k]) if w.masks_whole else None, self.recompute
+            context = Context(w.heads, *seen, gate, here, on, more[k], shares, cut, classes, heard, home)
             # a recomputed layer keeps `run` and its input instead of its inside
-            run = partial(_run_layer, wiring, context)
+            run = partial(LayerBlock.run, wiring, context=context)
             layers.append(RecomputedLayer.of(run, x) if self.recompute else run(x))
             x = layers[-1].output
-        final_norm, x = normed(w.final_norm, x)
+        x, final_norm = run_steps(x, (w.final_norm, None))
+        readout = readout.of_largest(x)
         # (B, T, D) to (B, D), or (B, 2 D)
-        x = pooled = readout.read(x) if more[-1] is None else readout.read(x) + more[-1]
-        steps: list[MapStep | NormStep] = []
-        for module, activation in w.head:
-            steps.append(head_step(module, activation, x))
-            x = steps[-1].y
-        head = HeadBlock(final_norm, readout, pooled, tuple(steps))
+        pooled = readout.read(x) if more[-1] is None else readout.read(x) + more[-1]
+        x, steps = run_steps(pooled, *w.head)
+        head = HeadBlock(final_norm, readout, pooled, steps)
         return Tape(embedding, tuple(layers), head, x.to(input_ids.device))
 
     def _embedding(
         self, word: Tensor, types: Tensor | None, heard: tuple[Tensor, Tensor] | None
     ) -> EmbeddingBlock:
-        """The embeddings from those of the words (B, T, E), token types (B, T), and what `_Heard` gives."""
+        """The embeddings from those of the words (B, T, E), token types (B, T), and what `_heard` gives."""
         w = self.wiring
         parts = {"word": word}
         if w.position is not None:
@@ -292,19 +294,10 @@ class Encoder:
             parts["type"] = first if many is None else many.to(word.device).expand_as(first)
         # each part (B, T, E) is kept: relevance at a part is its own value times the g of the sum
         total = torch.stack(list(parts.values())).sum(0) if len(parts) > 1 else word
-        norm, y = normed(w.embedding_norm, total)
-        if heard is not None:
-            return EmbeddingBlock(parts, total, norm, None, heard[0].to(y.device) * y, heard[0])
-        if w.projection is None:
-            return EmbeddingBlock(parts, total, norm, None, y)
-        projection = MapStep.run(w.projection, None, beside(w.projection, y))
-        return EmbeddingBlock(parts, total, norm, projection, projection.y)
-
-
-def _run_layer(wiring: LayerWiring, context: Context, x: Tensor) -> LayerBlock:
-    """A layer on its input x (B, T, D), on its device, which may differ from that of the layer before."""
-    place = wiring.device
-    return LayerBlock.run(wiring, x.to(place), context.to(place))
+        y, steps = run_steps(total, (w.embedding_norm, None), (w.projection, None))
+        if heard is None:
+            return EmbeddingBlock(parts, total, steps, y)
+        return EmbeddingBlock(parts, total, steps, heard[0].to(y.device) * y, heard[0])
 
 
 def _wired(family: str, model: nn.Module) -> Wiring:
@@ -320,95 +313,63 @@ def _wired(family: str, model: nn.Module) -> Wiring:
         raise ModelError("Encoder", got=got, expected=expected, hint=hint) from error
 
 
-@dataclass(frozen=True)
-class _Turned:
-    """The rotations of a forward pass, one for each kind of layer.
+def _turned(
+    wiring: Wiring, x: Tensor, positions: Tensor, attention_mask: Tensor, *, factors: bool
+) -> dict[str | None, Angles]:
+    """The rotations of a forward pass, one for each kind of layer; none where a network has no rotations.
 
     Where they depend on a text's length they are made for each length in the batch: a text is turned as it is
     alone, whatever is in the batch with it.
     """
-
-    wiring: Wiring
-    x: Tensor
-    positions: Tensor
-    attention_mask: Tensor
-    factors: bool
-
-    def of(self, layer: LayerWiring) -> Angles | None:
-        return None if self.wiring.rotary is None else self._angles[layer.kind]
-
-    @cached_property
-    def _angles(self) -> dict[str | None, Angles]:
-        sides = {kind: self._sides(kind) for kind in {layer.kind for layer in self.wiring.layers}}
-        return {
-            # (1, 1, T, d): the same for all heads
-            kind: Angles(cos.unsqueeze(-3), sin.unsqueeze(-3), self.factors)
-            for kind, (cos, sin) in sides.items()
-        }
-
-    def _sides(self, kind: str | None) -> tuple[Tensor, Tensor]:
-        """Cosines and sines, (1 or B, T, d)."""
-        if self.wiring.rotary_from is None:
-            return self.wiring.rotations(self.x, self.positions, kind)
-        by_length = {
-            length: self.wiring.rotations(self.x, self.positions, kind, length=length)
-            for length in set(self._lengths)
-        }
-        # (B, T, d): a row for each text, by its own length
-        rows = [by_length[length] for length in self._lengths]
-        return torch.cat([cos for cos, _ in rows]), torch.cat([sin for _, sin in rows])
-
-    @cached_property
-    def _lengths(self) -> list[int]:
-        """Tokens of each text, up to the last one that is not padding."""
-        places = torch.arange(1, self.attention_mask.shape[1] + 1, device=self.attention_mask.device)
-        return (self.attention_mask * places).amax(-1).tolist()
+    if wiring.rotary is None:
+        return {}
+    lengths: list[int] = []
+    if wiring.rotary_from is not None:  # tokens of each text, up to the last one that is not padding
+        places = torch.arange(1, attention_mask.shape[1] + 1, device=attention_mask.device)
+        lengths = (attention_mask * places).amax(-1).tolist()
+    out = {}
+    for kind in {layer.kind for layer in wiring.layers}:
+        if lengths:
+            by_length = {
+                length: wiring.rotations(x, positions, kind, length=length) for length in set(lengths)
+            }
+            # (B, T, d): a row for each text, by its own length
+            sides = zip(*(by_length[length] for length in lengths), strict=True)
+            cos, sin = (torch.cat(rows) for rows in sides)
+        else:  # (1, T, d)
+            cos, sin = wiring.rotations(x, positions, kind)
+        # (1 or B, 1, T, d): the same for all heads
+        out[kind] = Angles(cos.unsqueeze(-3), sin.unsqueeze(-3), factors)
+    return out
 
 
-@dataclass(frozen=True)
-class _Heard:
-    """Which tokens a mask closes whole (`Wiring.masks_whole`): the mask (B, T, 1), soft or not, and the
-    weights (B, 1, 1, T) of the mean over a text, up to its last token that is not padding.
+def _heard(wiring: Wiring, attention_mask: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor] | None:
+    """Which tokens a mask closes whole (`Wiring.masks_whole`) under a soft mask (B, T): the mask (B, T, 1),
+    soft or not, and the weights (B, 1, 1, T) of the mean over a text, up to its last token that is not
+    padding; None where no token is closed.
     """
-
-    wiring: Wiring
-    attention_mask: Tensor
-
-    def by(self, keep: Tensor | None) -> tuple[Tensor, Tensor] | None:
-        """Under a soft mask (B, T); None where no token is closed."""
-        mask = self.attention_mask
-        if not self.wiring.masks_whole or (keep is None and mask.all()):
-            return None
-        heard = mask.to(self.wiring.head[0][0].weight.dtype) if keep is None else mask * keep
-        ahead = (mask.flip(-1).cummax(-1).values.flip(-1) > 0).to(heard)
-        return heard.unsqueeze(-1), (ahead / ahead.sum(-1, keepdim=True))[:, None, None]
+    mask = attention_mask
+    if keep is None and mask.all():
+        return None
+    heard = mask.to(wiring.head[0][0].weight.dtype) if keep is None else mask * keep
+    ahead = (mask.flip(-1).cummax(-1).values.flip(-1) > 0).to(heard)
+    return heard.unsqueeze(-1), (ahead / ahead.sum(-1, keepdim=True))[:, None, None]
 
 
-@dataclass(frozen=True)
-class _Closed:
-    """Which keys no query may attend to, (B or 1, 1, T or 1, T); None where all are open."""
-
-    wiring: Wiring
-    attention_mask: Tensor
-
-    def to(self, layer: LayerWiring) -> Tensor | None:
-        by_place = self._by_window.get(layer.window)
-        if by_place is None or self._padding is None:
-            return self._padding if by_place is None else by_place
-        return by_place | self._padding
-
-    @cached_property
-    def _padding(self) -> Tensor | None:
-        # (B, 1, 1, T): the same for all heads and queries
-        mask = self.attention_mask
-        return None if mask.all() else mask[:, None, None, :] == 0
-
-    @cached_property
-    def _by_window(self) -> dict[int | None, Tensor | None]:
-        tokens, device = self.attention_mask.shape[1], self.attention_mask.device
-        places = torch.arange(tokens, device=device).unsqueeze(0)
-        windows = {layer.window for layer in self.wiring.layers}
-        return {window: closed_by_place(self.wiring, window, places, places) for window in windows}
+def _closed(wiring: Wiring, attention_mask: Tensor) -> dict[int | None, Tensor | None]:
+    """By the window of a layer, which keys no query may attend to, (B or 1, 1, T or 1, T); None: all open."""
+    mask = attention_mask
+    # (B, 1, 1, T): the same for all heads and queries
+    padding = None if mask.all() else mask[:, None, None, :] == 0
+    places = torch.arange(mask.shape[1], device=mask.device).unsqueeze(0)
+    out: dict[int | None, Tensor | None] = {}
+    for window in {layer.window for layer in wiring.layers}:
+        by_place = closed_by_place(wiring, window, places, places)
+        if by_place is None or padding is None:
+            out[window] = padding if by_place is None else by_place
+        else:
+            out[window] = by_place | padding
+    return out
 
 
 def closed_by_place(wiring: Wiring, window: int | None, queries: Tensor, keys: Tensor) -> Tensor | None:
@@ -423,3 +384,57 @@ def closed_by_place(wiring: Wiring, window: int | None, queries: Tensor, keys: T
     if window is not None:
         closed = closed | (ahead.abs() > window)
     return closed.unsqueeze(-3)
+
+
+BUSY = {
+    "tape": {"cpu": 512, "cuda": 8_192},
+    "places": {"cpu": 4_096, "cuda": 65_536},
+    "path": {"cpu": 1_024, "cuda": 16_384},
+    "removals": {"cpu": 1_024, "cuda": 65_536},
+    "masks": {"cpu": 1_536, "cuda": 65_536},
+}
+"""Tokens that keep a device busy, by kind of work.
+
+"tape": work that keeps a tape. On a CPU more tokens only add padding (measured from 128 to 4,096); the
+number for a GPU is a guess, about 10 GiB of tape at BERT-base width and 512 tokens.
+"places": backward passes from several places of one tape.
+"path": steps on a path of one text, where nothing is padded.
+"removals": texts without some of their tokens, forward only.
+"masks": masks of one text carried back together (measured on a CPU from 16 to 128 masks).
+"""
+
+
+def budget(batch_tokens: int | None, device: torch.device, *, work: str = "tape") -> int:
+    """The given number, checked, or by default what keeps this device busy at a kind of work."""
+    busy = BUSY[work]
+    if batch_tokens is None:
+        return busy.get(device.type, busy["cpu"])
+    return whole("batches", "batch_tokens", batch_tokens, hint="try batch_tokens=4096")
+
+
+def token_batches(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+    """Indices of sequences in batches of at most `batch_tokens` tokens, padding included.
+
+    Sequences of similar length share a batch, and one that is longer than the budget is alone in its batch.
+    The longest come first, so that memory peaks at once.
+
+    >>> token_batches([3, 9, 4], 10)
+    [[1], [2, 0]]
+    """
+    batches: list[list[int]] = []
+    left = 0
+    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        if left < 1:
+            batches.append([])
+            left = max(1, batch_tokens // max(1, lengths[index]))
+        batches[-1].append(index)
+        left -= 1
+    return batches
+
+
+def pad(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Token ids (B, T) padded on the right, and the mask that is 1 on real tokens."""
+    width = max(len(row) for row in rows)
+    ids = torch.tensor([[*row, *[pad_id] * (width - len(row))] for row in rows], device=device)
+    lengths = torch.tensor([len(row) for row in rows], device=device)
+    return ids, (torch.arange(width, device=device) < lengths[:, None]).long()

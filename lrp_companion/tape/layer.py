@@ -1,15 +1,25 @@
-"""One Transformer layer: forward on the tape in the order of its wiring, and back with either treatment."""
+"""One Transformer layer: forward on the tape in the order of its wiring, and back with either treatment.
+
+`RecomputedLayer` keeps a layer's input alone and runs the layer again on the way back. Memory falls from the
+tape of all layers to that of one and the inputs of the others, T x D numbers each. The attention of that one
+layer, T x T numbers for each head, is held for a few heads at a time (`attention.HeadsInTurn`). The cost is
+one more forward pass of every layer that is walked, and yet another one of its attention.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from lrp_companion import rules
-from lrp_companion.families.wiring import Convolution, LayerWiring, mapped
-from lrp_companion.tape.attention import AtAngles, AttentionStep, Context, merge, split
-from lrp_companion.tape.steps import GatedStep, MapStep, NormStep, inner_step, normed, through
+from lrp_companion.families.wiring import Convolution, LayerWiring
+from lrp_companion.tape.attention import AttentionStep, Context, merge, split
+from lrp_companion.tape.steps import GatedStep, MapStep, Step, run_steps, through
 
 Around = tuple[Tensor, Tensor | None]
 """g that goes around a layer's attention, and through a convolution beside the layer, if it has one."""
@@ -25,7 +35,7 @@ class ConvolutionStep:
     tokens: int
     inner: MapStep
     total: Tensor
-    norm: NormStep | None
+    norm: Sequence[Step]
     y: Tensor
 
     @classmethod
@@ -33,9 +43,9 @@ class ConvolutionStep:
         place = wiring.weight.device
         context, e, x = context.to(place), e.to(place), x.to(place)
         heard = 1.0 if context.heard is None else context.rows(context.heard[0])
-        z = heard * context.rows(mapped(wiring, wiring.windows(e)))
+        z = heard * context.rows(wiring(wiring.windows(e)))
         inner = MapStep(wiring, wiring.activation, z, wiring.activation(z))
-        norm, y = normed(wiring.norm, x + inner.y)
+        y, norm = run_steps(x + inner.y, (wiring.norm, None))
         return cls(context, e.shape[-2], inner, x + inner.y, norm, heard * y)
 
     def backward(self, g: Tensor, *, eps: float) -> tuple[Tensor, Tensor]:
@@ -54,85 +64,75 @@ class ConvolutionStep:
 
 @dataclass(frozen=True)
 class LayerBlock:
-    """One Transformer layer on the tape, in the order of its `LayerWiring`.
+    """One Transformer layer on the tape, in the order of its `LayerWiring`: norms and maps in a row are one
+    sequence of steps, empty where a family has none.
 
     Memory of a post-LN layer: about 11 D + 5 D' (the inner width) + H T numbers per token.
     """
 
-    attention_input_norm: NormStep | None
+    before: Sequence[Step]
     attend: AttentionStep
-    attention_out: MapStep
-    attention_branch_norm: NormStep | None
+    attention_out: Sequence[Step]
     first_sum: Tensor
-    attention_norm: NormStep | None
-    mlp_input_norm: NormStep | None
+    attention_norm: Sequence[Step]
+    mlp: Sequence[Step]
     inner: MapStep | GatedStep
-    down: MapStep
-    mlp_branch_norm: NormStep | None
     second_sum: Tensor
-    output_norm: NormStep | None
+    output_norm: Sequence[Step]
     output: Tensor
     convolution: ConvolutionStep | None = None
 
     @classmethod
     def run(cls, wiring: LayerWiring, x: Tensor, context: Context) -> LayerBlock:
-        w = wiring
+        # on its device, which may differ from that of the layer before
+        w, place = wiring, wiring.device
+        x, context = x.to(place), context if context.home == place else context.to(place)
         # s = N1(x + B1(attend(P1(x)))): a post-LN layer has N1 alone, a pre-LN layer P1, Gemma P1 and B1
-        attention_input_norm, into = normed(w.attention_input_norm, x)
+        p1, p2 = w.attention_input_norm, w.mlp_input_norm
+        into, before = (x, []) if p1 is None else run_steps(x, (p1, None))
         attend = AttentionStep.run(w, into, context)
-        attention_out = MapStep.run(w.attention_out, None, merge(attend.read))
-        attention_branch_norm, branch = normed(w.attention_branch_norm, attention_out.y)
-        first_sum = context.rows(x) + branch
-        attention_norm, middle = normed(w.attention_norm, first_sum)
+        branch, out = run_steps(merge(attend.read), (w.attention_out, None), (w.attention_branch_norm, None))
+        asked = context.rows(x)
+        first_sum = asked + branch
+        middle, attention_norm = run_steps(first_sum, (w.attention_norm, None))
         # y = N2(s + B2(mlp(P2(s)))), all (B, T, D) but for the inner width of the MLP
-        mlp_input_norm, into = normed(w.mlp_input_norm, context.rows(x) if w.parallel else middle)
-        inner = inner_step(w, into, gate=context.gate)
-        down = MapStep.run(w.down, None, inner.y)
-        mlp_branch_norm, branch = normed(w.mlp_branch_norm, down.y)
+        into = asked if w.parallel else middle
+        into, first = (into, []) if p2 is None else run_steps(into, (p2, None))
+        plain = w.gate is None
+        inner = MapStep.run(w.up, w.activation, into) if plain else GatedStep.run(w, into, context.gate)
+        branch, last = run_steps(inner.y, (w.down, None), (w.mlp_branch_norm, None))
         second_sum = middle + branch
-        output_norm, output = normed(w.output_norm, second_sum)
+        output, output_norm = run_steps(second_sum, (w.output_norm, None))
         convolution = None
         if w.convolution is not None:
             convolution = ConvolutionStep.run(w.convolution, x, output, context)
             output = convolution.y.to(output.device)
-        return cls(
-            attention_input_norm,
-            attend,
-            attention_out,
-            attention_branch_norm,
-            first_sum,
-            attention_norm,
-            mlp_input_norm,
-            inner,
-            down,
-            mlp_branch_norm,
-            second_sum,
-            output_norm,
-            output,
-            convolution,
-        )
+        mlp: list[Step] = [*first, inner, *last]
+        parts = (second_sum, output_norm, output, convolution)
+        return cls(before, attend, out, first_sum, attention_norm, mlp, inner, *parts)
 
     @property
     def attention(self) -> Tensor:
         """Attention weights (B, H, T, T)."""
         return self.attend.attention
 
-    def backward(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> Tensor:
+    def backward(
+        self, g: Tensor, *, bypass: bool, eps: float = 0.0, at_angles: list[Tensor] | None = None
+    ) -> Tensor:
         """Carry g (..., B, T, D) from the layer's output to its input.
 
-        With `bypass` the attention is held constant, as in CP-LRP; else it is treated as in AttnLRP.
+        With `bypass` the attention is held constant, as in CP-LRP; else it is treated as in AttnLRP. What
+        positions get through their rotations (PA-LRP) is appended to `at_angles`.
         """
-        return self.backward_and_angles(g, bypass=bypass, eps=eps)[0]
-
-    def backward_and_angles(self, g: Tensor, *, bypass: bool, eps: float = 0.0) -> tuple[Tensor, AtAngles]:
-        """As `backward`, and what positions get through their rotations (PA-LRP)."""
         around, g_read = self._around_attention(g, eps)
         # CP-LRP: G + N(P), with the values' share whole
         if bypass:
-            return self._entering(self.attend.values_only(g_read, eps), around, eps), ()
+            return self._entering(self.attend.values_only(g_read, eps), around, eps)
         # AttnLRP: G + N(P/2 + S)
-        values, queries_and_keys, at_angles = self.attend.all_factors(g_read, eps)
-        return self._entering(values.add_(queries_and_keys), around, eps), at_angles
+        values, queries_and_keys, angles = self.attend.all_factors(g_read, eps)
+        if at_angles is not None:
+            at_angles += angles
+        return self._entering(values.add_(queries_and_keys), around, eps)
 
     def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
         """Both treatments from one layer-backward: (AttnLRP's g, CP-LRP's g).
@@ -168,16 +168,66 @@ class LayerBlock:
             g, beside = (one.to(self.output.device) for one in both)
         # back through N2, then to both summands of s + B2(mlp(P2(s)))
         g = rules.add(through(self.output_norm, g, eps), self.second_sum, eps=eps)
-        branch = self.down.backward(through(self.mlp_branch_norm, g, eps), eps=eps)
-        around = through(self.mlp_input_norm, self.inner.backward(branch, eps=eps), eps).add_(g)
+        around = through(self.mlp, g, eps).add_(g)
         if not self.attend.wiring.parallel:  # else the three are one sum
             g = around = rules.add(through(self.attention_norm, around, eps), self.first_sum, eps=eps)
         # around the attention goes G; through W_O to what the heads read, (..., B, T, H d)
-        branch = self.attention_out.backward(through(self.attention_branch_norm, g, eps), eps=eps)
+        branch = through(self.attention_out, g, eps)
         return (around, beside), split(branch, self.attend.context.heads)
 
     def _entering(self, g: Tensor, around: Around, eps: float) -> Tensor:
         """Through the norm before the attention, if there is one, to what goes around both."""
         around_both, beside = around
-        g = self.attend.context.add(through(self.attention_input_norm, g, eps), around_both)
+        g = through(self.before, g, eps) if self.before else g
+        g = self.attend.context.add(g, around_both)
         return g if beside is None else g + beside
+
+
+Run = Callable[[Tensor], LayerBlock]
+
+
+@dataclass(frozen=True)
+class RecomputedLayer:
+    """A layer that keeps only its input and output, and runs again whenever its inside is needed."""
+
+    run: Run
+    input: Tensor
+    output: Tensor
+    working: int
+
+    @classmethod
+    def of(cls, run: Run, x: Tensor) -> RecomputedLayer:
+        """Run a layer without keeping its inside, not even for autograd, which also runs it again."""
+        sizes: list[int] = []
+
+        def output_of(x: Tensor) -> Tensor:
+            block = run(x)
+            sizes.append(block.working)
+            return block.output
+
+        graded = torch.is_grad_enabled()
+        output = checkpoint(output_of, x, use_reentrant=False) if graded else output_of(x)
+        return cls(run, x, output, sizes[0])
+
+    @property
+    def block(self) -> LayerBlock:
+        """The layer's tape, recomputed."""
+        return self.run(self.input)
+
+    @property
+    def attend(self) -> AttentionStep:
+        """The layer's attention, recomputed."""
+        return self.block.attend
+
+    @property
+    def attention(self) -> Tensor:
+        """Attention weights (B, H, T, T), recomputed."""
+        return self.block.attention
+
+    def backward(self, g: Tensor, **how: Any) -> Tensor:
+        """As `LayerBlock.backward`."""
+        return self.block.backward(g, **how)
+
+    def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
+        """As `LayerBlock.children`."""
+        return self.block.children(g, eps=eps)

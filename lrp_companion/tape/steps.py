@@ -6,7 +6,7 @@ its input. Backward tensors may have more axes in front than forward ones. `mete
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,10 +17,12 @@ import torch
 from torch import Tensor, nn
 
 from lrp_companion import rules
-from lrp_companion.families.wiring import LayerWiring, Linear, Norm, RootMeanSquare, beside, mapped
+from lrp_companion.families.wiring import LayerWiring, Linear, Norm, RootMeanSquare
 
 CAUSES = ("biases", "norms", "softmax", "positions")
 _METER: ContextVar[dict[str, float] | None] = ContextVar("meter", default=None)
+metering = _METER.get
+"""The sums of `metered` while it is active, else None: what a step keeps is computed for them alone."""
 Activation = Callable[[Tensor], Tensor]
 
 
@@ -65,8 +67,8 @@ class NormStep:
         if isinstance(self.norm, RootMeanSquare):
             return rules.rms_norm(g, self.norm.weight, self.scale, self.y, eps=eps).to(g.dtype)
         # beta is a summand of y: its share g beta goes nowhere
-        if (beta := self.norm.bias) is not None:
-            keeps("norms", lambda: g * beta)
+        if metering() and (beta := self.norm.bias) is not None:
+            keeps("norms", g * beta)
         return rules.layer_norm(g, self.norm.weight, self.scale, self.y, eps=eps)
 
 
@@ -81,7 +83,8 @@ class MapStep:
 
     @classmethod
     def run(cls, linear: Linear, activation: Activation | None, x: Tensor) -> MapStep:
-        z = mapped(linear, x)
+        # not a call of the module, which may compute something else than what the way back reads
+        z = nn.functional.linear(x, linear.weight, linear.bias)
         return cls(linear, activation, z, z if activation is None else activation(z))
 
     @cached_property
@@ -95,8 +98,8 @@ class MapStep:
             # y = phi(z): R passes, so g is multiplied by phi(z) / z
             g = rules.elementwise(g, self.slope)
         # z = W x + b, Eq. (1): b keeps g b, its share of relevance
-        if (bias := self.linear.bias) is not None:
-            keeps("biases", lambda: g * bias)
+        if metering() and (bias := self.linear.bias) is not None:
+            keeps("biases", g * bias)
         return rules.linear(g, self.linear.weight, self.z, eps=eps)
 
 
@@ -116,6 +119,12 @@ class GatedStep:
     up: MapStep
     y: Tensor
     treatment: str
+
+    @classmethod
+    def run(cls, wiring: LayerWiring, x: Tensor, treatment: str) -> GatedStep:
+        assert wiring.gate is not None
+        a, u = MapStep.run(wiring.gate, wiring.activation, x), MapStep.run(wiring.up, None, x)
+        return cls(a, u, a.y * u.y, treatment)
 
     @property
     def z(self) -> Tensor:
@@ -137,33 +146,30 @@ class GatedStep:
         return self.up.backward(g_up, eps=eps).add_(self.gate.backward(g_gate, eps=eps))
 
 
-def inner_step(wiring: LayerWiring, x: Tensor, *, gate: str) -> MapStep | GatedStep:
-    """The first half of a layer's MLP, plain or gated."""
-    if wiring.gate is None:
-        return MapStep.run(wiring.up, wiring.activation, x)
-    a, u = MapStep.run(wiring.gate, wiring.activation, x), MapStep.run(wiring.up, None, x)
-    return GatedStep(a, u, a.y * u.y, gate)
+Step = NormStep | MapStep | GatedStep
 
 
-def through(step: NormStep | None, g: Tensor, eps: float) -> Tensor:
-    """Carry g back through a norm, if the family has it, on the norm's device."""
-    return g if step is None else step.backward(g.to(step.y.device), eps=eps)
+def run_steps(x: Tensor, *parts: tuple[Linear | Norm | None, Activation | None]) -> tuple[Tensor, list[Step]]:
+    """Linear maps with their activation functions, and norms, one after the other, each where its weights
+    lie: what the last one gives, and the steps. None is a norm that a family does not have.
+    """
+    steps: list[Step] = []
+    for module, activation in parts:
+        if module is not None:
+            x = x.to(module.weight.device)
+            if isinstance(module, (nn.LayerNorm, RootMeanSquare)):
+                steps.append(NormStep.run(module, x))
+            else:
+                steps.append(MapStep.run(module, activation, x))
+            x = steps[-1].y
+    return x, steps
 
 
-def normed(norm: Norm | None, x: Tensor) -> tuple[NormStep | None, Tensor]:
-    """A norm, if the family has it, and its output, on the device of its weights."""
-    if norm is None:
-        return None, x
-    step = NormStep.run(norm, beside(norm, x))
-    return step, step.y
-
-
-def head_step(module: Linear | Norm, activation: Activation | None, x: Tensor) -> MapStep | NormStep:
-    """A step of a head, where its weights lie: a norm, or a linear map with its activation function."""
-    x = beside(module, x)
-    if isinstance(module, (nn.LayerNorm, RootMeanSquare)):
-        return NormStep.run(module, x)
-    return MapStep.run(module, activation, x)
+def through(steps: Sequence[Step], g: Tensor, eps: float) -> Tensor:
+    """Carry g back through steps, each on its device."""
+    for step in reversed(steps):
+        g = step.backward(g.to(step.y.device), eps=eps)
+    return g
 
 
 @contextmanager
@@ -177,7 +183,7 @@ def metered() -> Iterator[dict[str, float]]:
 
     >>> import torch
     >>> with metered() as lost:
-    ...     keeps("biases", lambda: torch.tensor([0.5, 0.25]))
+    ...     keeps("biases", torch.tensor([0.5, 0.25]))
     >>> lost["biases"], lost["softmax"]
     (0.75, 0.0)
     """
@@ -189,8 +195,7 @@ def metered() -> Iterator[dict[str, float]]:
         _METER.reset(token)
 
 
-def keeps(cause: str, amount: Callable[[], Tensor]) -> None:
-    """Record the relevance that a step of a walk keeps; it is only computed while `metered` is active."""
-    lost = _METER.get()
-    if lost is not None:
-        lost[cause] += float(amount().detach().double().sum())
+def keeps(cause: str, amount: Tensor) -> None:
+    """Record the relevance that a step of a walk keeps, while `metering`."""
+    if (lost := metering()) is not None:
+        lost[cause] += float(amount.detach().double().sum())

@@ -26,8 +26,7 @@ import torch
 from torch import Tensor
 
 from lrp_companion import rules
-from lrp_companion.arrays import real_array
-from lrp_companion.checks import InputError, check_epsilon, choose, shown
+from lrp_companion.checks import InputError, check_epsilon, choose, real_array, shown
 
 ASSOCIATIONS = ("left", "right")
 READOUTS = ("all", "mean")
@@ -305,12 +304,7 @@ class LinearAttention(torch.nn.Module):
     # -- input ---------------------------------------------------------------------------------------
 
     def check_images(self, images: Tensor | np.ndarray, operation: str = "LinearAttention") -> Tensor:
-        """Images as a tensor (B, T) of the net's type and device.
-
-        Raises
-        ------
-        InputError : wrong shapes, NaN or infinity.
-        """
+        """Images as a tensor (B, T) of the net's type and device."""
         weight = self.query.weight
         given = images if isinstance(images, Tensor) else np.array(real_array(operation, "images", images))
         x = torch.as_tensor(given)
@@ -335,11 +329,7 @@ class LinearAttention(torch.nn.Module):
 
 
 def check_shares(shares: Sequence[float]) -> tuple[float, float, float]:
-    """Shares of Q, K and V as floats; `InputError` unless there are three, none negative, with the sum 1.
-
-    >>> check_shares([0.25, 0.25, 0.5])
-    (0.25, 0.25, 0.5)
-    """
+    """Shares of Q, K and V as floats; `InputError` unless there are three, none negative, with the sum 1."""
     values = tuple(map(float, shares))
     if len(values) != 3 or min(values) < 0 or abs(sum(values) - 1) > 1e-9:
         expected, hint = "three numbers of at least 0 with the sum 1", "such as (0.25, 0.25, 0.5)"

@@ -1,24 +1,19 @@
 """Widgets: one class, one script and one style each, for Jupyter and for pages without a kernel. No torch.
 
-A widget is a module with `static/NAME.js` and `static/NAME.css` of the same name; its class has the module's
-name in capitals: `token_heatmap` holds `TokenHeatmap`. Nothing else lists it. A script without such a module
-is shared by several widgets (`base.SHARED`).
+`TokenHeatmap` is in `maps`; its script and its style are `static/token_heatmap.js` and `.css`.
 """
 
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from typing import Any
 
-_HERE = Path(__file__).parent
-_MODULES = sorted(
-    {path.stem for path in _HERE.glob("static/*.js")} & {path.stem for path in _HERE.glob("*.py")}
-)
-_MODULES.remove("base")
-_HOME = {"".join(map(str.capitalize, name.split("_"))): name for name in _MODULES}
-_HOME["LiveSentence"] = "live"  # shows other widgets
-
+_HOME = {
+    **dict.fromkeys(("LayerFlow", "LayerToggles", "LiveSentence", "SentenceBox"), "layers"),
+    **dict.fromkeys(("OutlierScene", "ProtocolSwitchboard", "TokenHeatmap"), "maps"),
+    **dict.fromkeys(("FrontierPlayer", "PerturbationPlayer"), "players"),
+    **dict.fromkeys(("HeadStepper", "ProductTree", "SharesSimplex", "SoftmaxLab"), "toys"),
+}
 __all__ = sorted(_HOME)
 
 

@@ -19,8 +19,7 @@ import anywidget
 import numpy as np
 import traitlets
 
-from lrp_companion.arrays import plain_array
-from lrp_companion.extras import extra
+from lrp_companion.checks import extra, plain_array
 from lrp_companion.terminal import visible
 
 STATIC = Path(__file__).parent / "static"
@@ -35,11 +34,7 @@ SHARED = {
 
 
 def stems(name: str) -> tuple[str, ...]:
-    """Return the files of a front end, in order: the base, shared modules, and the widget's own.
-
-    >>> stems("layer_toggles"), stems("softmax_lab")
-    (('base', 'layers', 'live_model', 'layer_toggles'), ('base', 'softmax_lab'))
-    """
+    """Return the files of a front end, in order: the base, shared modules, and the widget's own."""
     return "base", *(shared for shared, names in SHARED.items() if name in names), name
 
 

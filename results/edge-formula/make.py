@@ -79,10 +79,13 @@ def of_mpnet(training: str, limit: int, data_dir: str) -> tuple[dict[str, Any], 
     clf = lrp.load_classifier(str(RECORDS.parent / "training" / "base" / training))
     arrays = dict(np.load(RECORDS / "base" / f"{training}-maps.npz"))
     data = load_dataset("sst2", data_dir=data_dir)
-    encoded = clf.encode([data.texts[k] for k in arrays["example"][:limit]])
+    drawn = np.random.default_rng(0).permutation(len(arrays["example"]))[
+        :limit
+    ]  # the record's order is by length
+    encoded = clf.encode([data.texts[k] for k in arrays["example"][drawn]])
 
     def cases() -> Iterator[Case]:
-        for k, text in enumerate(encoded):
+        for k, text in zip(drawn.tolist(), encoded, strict=True):
             maps, loo, _ = kept(arrays, k, "+position")
             maps |= explained(clf, text, int(arrays["target"][k]), NEW)
             yield Case(int(arrays["example"][k]), maps, loo, ~text.special, text.special)
@@ -143,9 +146,9 @@ def of_wiring(wiring: str, limit: int, data_dir: str) -> tuple[dict[str, Any], I
     return config_of(clf, data, encoded, 0), cases()
 
 
-def agreements(made: dict[str, Any], of: Iterator[Case], write: Any) -> None:
-    """Put r of every map with LOO into `made`: words, all tokens; by Pearson and rank. The same with Shapley
-    values at the words, where they are known.
+def agreements(made: dict[str, Any], of: Iterator[Case], write: Any) -> Iterator[None]:
+    """Put r of every map with LOO into `made`, text by text: words, all tokens; by Pearson and rank. The same
+    with Shapley values at the words, where they are known.
     """
     made |= {"examples": [], "r": {}}
     for case in of:
@@ -161,6 +164,7 @@ def agreements(made: dict[str, Any], of: Iterator[Case], write: Any) -> None:
                 r = [f(scores[words], case.shapley[words]) for f in (pearson, spearman)]
                 made.setdefault("r with Shapley", {}).setdefault(call, []).append(rounded(r))
         write()
+        yield
     print({call: np.nanmean(np.array(rows, float), 0).round(3).tolist() for call, rows in made["r"].items()})
 
 
@@ -204,16 +208,22 @@ def main() -> None:
             made[wiring] = of_planted(wiring, *given)
             write()
     elif asked.what == "mpnet":
+        runs = []
         for training in ("sst2-seed-0", "sst2-seed-1", "sst2-seed-2"):
             config, cases = of_mpnet(training, *given)
-            agreements(made.setdefault(training, {"config": config}), cases, write)
+            runs.append(agreements(made.setdefault(training, {"config": config}), cases, write))
+        for _ in zip(
+            *runs, strict=True
+        ):  # a text in each training, then the next: stopped early, all have the same
+            pass
     else:
         name = asked.what.removeprefix("smollm2-")
         if asked.what in SMOLLM2:
             config, cases = of_smollm2(name, asked.model, *given)
         else:
             config, cases = of_vit(*given) if name == "vit" else of_wiring(name, *given)
-        agreements(made.setdefault(name, {"config": config}), cases, write)
+        for _ in agreements(made.setdefault(name, {"config": config}), cases, write):
+            pass
 
 
 if __name__ == "__main__":

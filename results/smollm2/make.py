@@ -24,7 +24,7 @@ from lrp_companion.loading.classifier import Classifier, EncodedText, load_class
 from lrp_companion.methods import attribute, kept_logits
 from lrp_companion.methods.common import to_numpy
 from lrp_companion.sources import Dataset, load_dataset
-from lrp_companion.tape.batching import token_batches
+from lrp_companion.tape.encoder import token_batches
 
 BEFORE, AFTER = "Review: ", "\nSentiment:"
 FEELINGS = (" positive", " negative")

@@ -61,7 +61,7 @@ Deno.test("without its last factor a grouping is still one, and no product has a
   }
 });
 
-Deno.test("relevance is conserved at every product, whatever the grouping (toys/product.py)", () => {
+Deno.test("relevance is conserved at every product, whatever the grouping (toys/__init__.py)", () => {
   const values = [2, -3, 0.5, 7, 4];
   for (const tree of ALL) {
     const own = values.slice(0, leaves(tree).length), items = itemsOf(tree, own), f = evaluate(tree, own);

@@ -11,11 +11,24 @@ from typing import Any
 
 import numpy as np
 
+from lrp_companion.families import Wiring
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.provenance import surroundings
 from lrp_companion.sources import Dataset
 
 Arrays = dict[str, np.ndarray]
+
+
+def is_bert(wiring: Wiring) -> bool:
+    """Whether this has BERT's order: learned positions, norms after the sums, the first token read."""
+    return (
+        wiring.position is not None
+        and wiring.rotary is None
+        and not (wiring.causal or wiring.masks_whole)
+        and wiring.readout == "first"
+        and all(layer.attention_norm is not None and layer.gate is None for layer in wiring.layers)
+        and all(layer.attention_input_norm is None for layer in wiring.layers)
+    )
 
 
 def config_of(clf: Classifier, data: Dataset, texts: Sequence[EncodedText], seed: int) -> dict[str, Any]:

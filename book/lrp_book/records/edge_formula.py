@@ -3,7 +3,8 @@
 The predictions are `results/predictions/2026-11-29-edge-formula*.md`. A RUN has their six variants, or paths
 that are cut, or is a record of `results/edge-formula/make.py` (.json); rows of SST-2 that the trial saw are
 left out unless `--all` is given. Of several the means over encoders are printed, too. With `--shapley` the
-judge is not LOO but the Shapley values of `results/shapley`, at the words, where maps or r with them stand.
+judge is not LOO but the Shapley values of `results/shapley`, at the words, where maps or r with them stand;
+with `--curves` it is the area between the run's curves of removal.
 """
 
 from __future__ import annotations
@@ -102,6 +103,14 @@ def with_shapley(run: Any, *, seen: bool = False) -> xr.DataArray:
     return xr.DataArray(r, axes, list(axes))
 
 
+def separation(run: Any, *, seen: bool = False) -> xr.DataArray:
+    """LeRF minus MoRF (explainer x reading x example), in logits, where a run has curves."""
+    names = [name for name in METHODS if name in run.methods]
+    areas = [[run.column(name, "lerf") - run.column(name, "morf")] for name in names]
+    axes = {"explainer": names, "reading": ["LeRF - MoRF"], "example": run.examples}
+    return xr.DataArray(np.array(areas, float), axes, list(axes)).sel(example=kept(run, seen=seen))
+
+
 def of_record(path: str, judge: str = "r") -> tuple[str, list[xr.DataArray]]:
     """The encoder of a record of `results/edge-formula/make.py`, and r of each training in it."""
     made = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -160,7 +169,9 @@ def main(*arguments: str) -> None:
             continue
         run: Any = None if folder.endswith(".json") else load_run(folder)
         if run:
-            encoder, judge = Path(run.model).name, with_shapley if "--shapley" in arguments else agreement
+            judges = {"--shapley": with_shapley, "--curves": separation}
+            judge = next((of for name, of in judges.items() if name in arguments), agreement)
+            encoder = Path(run.model).name
             parts = [judge(run, seen="--all" in arguments)]
         else:
             encoder, parts = of_record(folder, "r with Shapley" if "--shapley" in arguments else "r")

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from lrp_book.records import config_of, rounded
+from lrp_book.records import config_of, is_bert, rounded
 from lrp_companion.attribution import CANCELLED, scores_at
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods import explain
@@ -57,7 +57,7 @@ def natural_shifts(clf: Classifier) -> dict[str, np.ndarray]:
     (words centred), and the first type embedding, which checkpoints without types hold in another place.
     """
     wiring: Any = clf.encoder.wiring
-    assert wiring.is_bert  # positions in a table, the first token read
+    assert is_bert(wiring)  # positions in a table, the first token read
     out = {
         "mean position embedding": wiring.position.weight.mean(0),
         "minus the mean word embedding": -wiring.word.weight.mean(0),

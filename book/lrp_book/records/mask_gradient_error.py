@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrp_book.records import config_of, rounded
+from lrp_book.records import config_of, is_bert, rounded
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import (
     Request,
@@ -47,9 +47,9 @@ from lrp_companion.metrics.faithfulness import pearson
 from lrp_companion.provenance import surroundings
 from lrp_companion.sources import Dataset
 from lrp_companion.tape.attention import Context
-from lrp_companion.tape.batching import budget
-from lrp_companion.tape.encoder import LayerBlock
-from lrp_companion.toys.softmax_step import SoftmaxStep
+from lrp_companion.tape.encoder import budget
+from lrp_companion.tape.layer import LayerBlock
+from lrp_companion.toys import SoftmaxStep
 
 STAGES = ("M", "S1", "S2", "S3", "LOO")
 PARTS = ("within one softmax", "a head's way out", "across heads", "across layers")
@@ -63,7 +63,7 @@ def head_steps(clf: Classifier, text: str | EncodedText, *, target: int | None =
     true gradient at the head's output, (heads, queries, tokens). A step's LOO says how f changes, to first
     order in O, if this one head no longer reads token i for this one query.
     """
-    assert clf.encoder.wiring.is_bert
+    assert is_bert(clf.encoder.wiring)
     encoded = clf.encode(text)[0] if isinstance(text, str) else text
     ids = torch.tensor([encoded.input_ids], device=clf.device)
     with torch.enable_grad():
@@ -89,7 +89,7 @@ def error_stages(clf: Classifier, text: EncodedText, places: Sequence[int]) -> d
     """The stages from the mask gradient to LOO at some tokens, each (places,), in units of the logit; S2 is
     NaN.
     """
-    assert clf.encoder.wiring.is_bert
+    assert is_bert(clf.encoder.wiring)
     ids = torch.tensor([text.input_ids], device=clf.device)
     tape = clf.encoder.forward(ids, torch.ones_like(ids))
     target = int(classes_of([None], tape.logits)[0])

@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from lrp_companion.lab.axes import points, round_r
-from lrp_companion.lab.digit_invariance import EXPLAINERS, invariance_table
-from lrp_companion.lab.digit_jobs import TESTED, DigitJobs
+from lrp_companion.lab.digit_invariance import EXPLAINERS, TESTED, DigitJobs, invariance_table
 from lrp_companion.lab.execute import execute
 from lrp_companion.lab.folder import RunFolder
 from lrp_companion.sources import Dataset, load_dataset

@@ -30,7 +30,7 @@ from lrp_companion.methods.common import Request, classes_of, output_gradient, t
 from lrp_companion.metrics.faithfulness import ORDERS, perturbation_curve
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.propagation import all_masks, some_masks
-from lrp_companion.tape.batching import token_batches
+from lrp_companion.tape.encoder import token_batches
 
 TOKENS = ("all", "no-first", "words")
 STATISTICS = ("pearson", "spearman")
@@ -47,8 +47,6 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 """The methods besides LOO and IG. A map is that at the word; with learned positions `NAME+position` is that
 at word and position. AttnLRP's there is PA-LRP, which is then left out.
 """
-LATTICE_KEPT = (("word", "words", "pearson"), ("word+position", "all", "pearson"))
-"""Readings of which a lattice keeps the r of every text."""
 IG_STEPS = 50
 BATCH, LATTICE_MEMORY = {"cpu": 512, "cuda": 4_096}, 12 << 30
 """Tokens of a batch that keeps a tape, by device, and bytes for all masks: several parts share a card."""
@@ -284,9 +282,7 @@ def singles_of(clf: Classifier, texts: Texts, *, chunk: int) -> Arrays:
 
 
 def lattice_of(clf: Classifier, texts: Texts) -> Arrays:
-    """r of all 2**L masks with LOO: the sum over the texts (1, readings, masks), of how many it is, and
-    `r SITE TOKENS STATISTIC` (texts, masks) in float16 of `LATTICE_KEPT`.
-    """
+    """r of all 2**L masks with LOO: the sum over the texts (1, readings, masks), and of how many it is."""
     readings = readings_of(clf)
     maps, _ = maps_of(clf, texts, removals=("attention-mask",), methods=())
     all_r = []
@@ -301,11 +297,7 @@ def lattice_of(clf: Classifier, texts: Texts) -> Arrays:
             of_text = {name: to_numpy(part)[:, 0] for name, part in parts.items()}
             all_r.append(agreements(of_text, loo, words, readings))
     r = np.stack(all_r)
-    out = {"sum": np.nansum(r, 0)[None], "count": np.isfinite(r).sum(0, dtype=np.int32)[None]}
-    for reading in LATTICE_KEPT:
-        if reading in readings:
-            out[" ".join(("r", *reading))] = r[:, readings.index(reading)].astype(np.float16)
-    return out
+    return {"sum": np.nansum(r, 0)[None], "count": np.isfinite(r).sum(0, dtype=np.int32)[None]}
 
 
 def shapley_of(clf: Classifier, texts: Texts, *, permutations: int, seed: int) -> Arrays:

@@ -18,8 +18,15 @@ from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods import explain
 from lrp_companion.methods.common import Request, watch
-from lrp_companion.methods.hybrid import CORRECTIONS, corrected
-from lrp_companion.methods.mask_gradient import gradients_at, group_of, integrate, quadrature, quadrature_rows
+from lrp_companion.methods.mask_gradient import (
+    CORRECTIONS,
+    corrected,
+    gradients_at,
+    group_of,
+    integrate,
+    quadrature,
+    quadrature_rows,
+)
 from lrp_companion.metrics.faithfulness import relative_error
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.provenance import surroundings

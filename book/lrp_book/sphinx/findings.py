@@ -21,8 +21,8 @@ from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
 from lrp_companion.methods.lrp import layer_lattice
 from lrp_companion.widgets.base import Widget
-from lrp_companion.widgets.head_stepper import HeadStepper
-from lrp_companion.widgets.layer_toggles import LayerToggles
+from lrp_companion.widgets.layers import LayerToggles
+from lrp_companion.widgets.toys import HeadStepper
 
 RESULTS = Path(__file__).resolve().parents[3] / "results"
 

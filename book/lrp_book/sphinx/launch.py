@@ -25,8 +25,8 @@ STATIC = Path(__file__).parent / "static"
 BINDER, COLAB = "https://mybinder.org", "https://colab.research.google.com"
 CELL = "colab-install"
 SWITCH = (
-    '<button class="code-switch" type="button" aria-pressed="true">'
-    'Code: <span class="shown">shown</span><span class="hidden">hidden</span></button>'
+    '<button class="code-switch" type="button"><span class="shown">Hide code</span>'
+    '<span class="hidden">Show code</span></button>'
 )
 ZIP = ' <a href="{href}" download>Run it on your machine: notebook and records (zip, {size})</a>'
 _ADDRESS = re.compile(r"https://github\.com/[A-Za-z0-9-]+/[A-Za-z0-9._-]+")
@@ -60,15 +60,18 @@ def buttons(address: str) -> dict[str, str]:
     return {"binderhub_url": BINDER, "colab_url": COLAB, "notebook_interface": "jupyterlab"}
 
 
-def install_cell(address: str, branch: str) -> str:
-    """Return the source of a notebook's first cell, which installs the project on Colab, and only there."""
+def install_cell(address: str, branch: str, *, exercises: bool = False) -> str:
+    """Return the source of a notebook's first cell, which installs the project on Colab, and only there.
+
+    Exercises need a folder of it and the NumPy that is there.
+    """
+    install = ["    %pip install --quiet ./companion ./companion/book", "    %cd -q companion"]
     return "\n".join(
         [
             "import sys",
             'if "google.colab" in sys.modules:  # the package, and the records next to it',
             f"    !git clone --quiet --depth 1 --branch {branch} {address} companion",
-            "    %pip install --quiet ./companion ./companion/book",
-            "    %cd -q companion",
+            *(["    %cd -q companion/book"] if exercises else install),
         ]
     )
 
@@ -94,8 +97,10 @@ def with_cell(notebook: nbformat.NotebookNode, source: str) -> nbformat.Notebook
 def update(root: Path) -> list[Path]:
     """Bring the first cell of every notebook in line with the address; return the files that were changed."""
     address, branch = repository(root)
-    source, changed = install_cell(address, branch) if address else "", []
+    changed = []
     for path in sorted((root / "notebooks").rglob("*.ipynb")):
+        exercises = path.parent.name == "exercises"
+        source = install_cell(address, branch, exercises=exercises) if address else ""
         before = nbformat.read(path, as_version=4)
         after = with_cell(before, source)
         if [cell.source for cell in after.cells] != [cell.source for cell in before.cells]:

@@ -23,15 +23,14 @@ from lrp_book.front import EXAMPLES, MODEL
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.page.live_page import Live, prepare
-from lrp_companion.widgets.layer_toggles import with_live
-from lrp_companion.widgets.sentence_box import SentenceBox
+from lrp_companion.widgets.layers import SentenceBox, with_live
 
 VARIABLE = "LRP_COMPANION_LIVE"
 FOLDER = "live/companion/"
 RECORD = Path(__file__).resolve().parents[3] / "results" / "browser-engine" / "companion.json"
 _NO_KERNEL = re.compile(
     r'<p class="lrp-no-kernel" data-feeds="(\w+)">.*?</p>', re.DOTALL
-)  # see `widgets/live.py`
+)  # see `widgets/layers.py`
 LEFT_OUT = (
     "This build of the book leaves the model out, so nothing can be typed here; make book without LIVE=0 "
     "brings it."

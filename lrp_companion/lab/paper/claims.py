@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.lab.load import AnyRun, MnistGridRun, MnistRun, TextRun
-from lrp_companion.lab.paper.claim_specs import SPECS, Spec, Weights, weights
 from lrp_companion.lab.paper.primary import (
     CONTRADICTED,
     LEVEL,
@@ -29,7 +28,7 @@ from lrp_companion.lab.paper.primary import (
     UNTESTED,
     judge,
 )
-from lrp_companion.lab.paper.published import DATA, on_paper_data, paper_table
+from lrp_companion.lab.paper.published import DATA, SPECS, Spec, Weights, on_paper_data, paper_table, weights
 from lrp_companion.lab.paper.tables import (
     HUB,
     MAP_SUFFIXES,
@@ -178,7 +177,7 @@ def _lacking(spec: Spec, run: AnyRun) -> str:
     """What a run would need to test a claim, "" if nothing."""
     if isinstance(run, MnistGridRun):
         return "" if accurate_variants(run) else "variant as accurate as the paper's nets"
-    needed = [each for effect in spec.effects for each in weights(effect, _layers(run))]
+    needed = [each for effect in spec.effects for each in weights(effect, getattr(run, "layers", 0))]
     if isinstance(run, MnistRun):
         return next((f"explainer {name}" for name, _ in needed if name not in run.explainers), "")
     needed += ["attnlrp"] if spec.column == "delta" else []  # of its margin
@@ -188,10 +187,6 @@ def _lacking(spec: Spec, run: AnyRun) -> str:
     return "" if isinstance(run, TextRun) and masks <= {*run.masks} else "masks of bypassed layers"
 
 
-def _layers(run: AnyRun) -> int:
-    return run.layers if isinstance(run, TextRun) else 0
-
-
 def _effects(spec: Spec, runs: Sequence[AnyRun]) -> Iterator[Effect]:
     """The effects of a claim in each run, and if there are several in the mean over all."""
     paper = _paper_value(spec) if any(on_paper_data(run.manifest["config"]) for run in runs) else None
@@ -199,7 +194,7 @@ def _effects(spec: Spec, runs: Sequence[AnyRun]) -> Iterator[Effect]:
     columns = {run.name: dict(_columns(spec, run)) for run in runs}
     for protocol, what in product(next(iter(columns.values()), {}), spec.effects):
         for name, members in groups.items():
-            sums = [weights(what, _layers(run)) for run in members]
+            sums = [weights(what, getattr(run, "layers", 0)) for run in members]
             if not all(sums):
                 continue
             of = [columns[run.name][protocol] for run in members]

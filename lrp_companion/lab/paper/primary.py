@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lrp_companion.extras import extra
+from lrp_companion.checks import extra
 from lrp_companion.lab.load import AnyRun, TextRun
 from lrp_companion.metrics import Interval
 from lrp_companion.metrics.statistics import intervals, mean_over, side_of_band

@@ -295,21 +295,23 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "
 
 
 def write_report(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
-    """Write the whole report: `report.txt`, and of every run on texts figures and tables (CSV)."""
+    """Write the whole report: `report.txt`, and of every run on texts figures and tables (CSV, LaTeX)."""
     known, place = _some(runs), as_path("report", "folder", folder)
-    files = {"report.txt": report(runs).encode()}
-    if rows := primary_rows(known):
-        files |= {"primary.csv": _as_csv(rows), "primary.tex": _as_latex(rows)}
+    files, tables = {"report.txt": report(runs).encode()}, {"primary": primary_rows(known)}
     for run in known:
         stem, of = _stem(run), {"run": run.name, "model": run.model}
         if isinstance(run, AnswerRun):
-            files[f"answers-{stem}.csv"] = _as_csv([{**of, **row} for row in answers(run)])
+            tables[f"answers-{stem}"] = [{**of, **row} for row in answers(run)]
         if not isinstance(run, TextRun):
             continue
         for name, drawn in _layer_figures(run) if run.masks else ():
             files |= {f"{name}.{kind}": _figure_file(drawn, kind) for kind in ("png", "pdf")}
         for name in ("methods", "masks")[: 2 if run.masks else 1]:
-            files[f"{name}-{stem}.csv"] = _as_csv(list(_text_rows(run, name)))
+            tables[f"{name}-{stem}"] = list(_text_rows(run, name))
+    for name, rows in tables.items():
+        if rows:
+            latex = table(rows, digits=3).to_latex()
+            files |= {f"{name}.csv": _as_csv(rows), f"{name}.tex": latex.encode()}
     place.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         (place / name).write_bytes(content)
@@ -346,22 +348,16 @@ def _as_csv(rows: Sequence[Row]) -> bytes:
                 out |= {name: value.mean, f"{name} low": value.low, f"{name} high": value.high}
                 out[f"{name} n"] = value.n
             else:
-                out[name] = _harmless(" ".join(map(str, value)) if isinstance(value, list) else value)
+                out[name] = harmless(" ".join(map(str, value)) if isinstance(value, list) else value)
     frame = pd.DataFrame(flat)
     empty = [name for name in frame if name.endswith(", paper") and frame[name].isna().all()]
     return frame.drop(columns=empty).to_csv(index=False, lineterminator="\n").encode()
 
 
-def _as_latex(rows: Sequence[Row]) -> bytes:
-    """The same as a LaTeX table, intervals as "mean [low, high]"."""
-    flat = [{k: v.text(3) if isinstance(v, Interval) else v for k, v in row.items()} for row in rows]
-    return pd.DataFrame(flat).to_latex(index=False, escape=True).encode()
-
-
-def _harmless(value: Any) -> Any:
+def harmless(value: Any) -> Any:
     """A cell that no spreadsheet runs: text that begins like a formula gets an apostrophe.
 
-    >>> [_harmless(cell) for cell in ("=1+1", "@name", -0.5, "ig")]
+    >>> [harmless(cell) for cell in ("=1+1", "@name", -0.5, "ig")]
     ["'=1+1", "'@name", -0.5, 'ig']
     """
     return f"'{value}" if isinstance(value, str) and value.lstrip(" ").startswith(FORMULA) else value

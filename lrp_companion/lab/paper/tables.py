@@ -192,13 +192,8 @@ def answers(run: AnswerRun) -> list[Row]:
 
 
 def figure2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL, column: str = "r") -> dict[str, Any]:
-    """Figure 2: a column of Table A3 ("r" or "delta") along the three paths.
-
-    Returns
-    -------
-    dict
-        `paths` (name to one interval per step), `levels` (AttnLRP and CP-LRP), `paper` (name to values, or
-        None).
+    """Figure 2: a column of Table A3 ("r" or "delta") along the three paths: `paths` (name to one interval
+    per step), `levels` (AttnLRP and CP-LRP), `paper` (name to values, or None).
     """
     paths: dict[str, list[Interval]] = {}
     paper: dict[str, list[Any]] = {}

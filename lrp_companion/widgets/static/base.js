@@ -6,7 +6,7 @@
  * @typedef {Node | string} Piece
  * @typedef {Piece | Piece[]} Child what an element holds; a list is laid flat
  * @typedef {"class" | "colspan" | "cx" | "cy" | "d" | "dir" | "fill" | "height" | "hidden" | "id" | "max"
- *   | "min" | "name" | "points" | "preserveAspectRatio" | "r" | "role" | "scope" | "step" | "stroke"
+ *   | "min" | "name" | "points" | "preserveAspectRatio" | "r" | "role" | "rx" | "scope" | "step" | "stroke"
  *   | "stroke-width" | "style" | "tabindex"
  *   | "text-anchor" | "title" | "transform" | "type" | "value" | "vector-effect"
  *   | "viewBox" | "width" | "x" | "x1" | "x2" | "y" | "y1" | "y2"
@@ -280,7 +280,7 @@ function shade(value) {
 }
 
 /**
- * Give an element the colour of a number in [-1, 1], on light pages and on dark ones (`base.css`).
+ * Give an element the colour of a number in [-1, 1], on light pages and, small ones stronger, on dark ones.
  * @param {HTMLElement} node
  * @param {number | null} share null takes the colour away
  * @returns {void}
@@ -289,7 +289,7 @@ function heat(node, share) {
   node.style.backgroundColor = share === null ? "" : shade(share);
   if (share === null) return void delete node.dataset.heat;
   node.dataset.heat = share < 0 ? "against" : "for";
-  node.style.setProperty("--lrp-share", `${(100 * Math.min(1, Math.abs(share))).toFixed(1)}%`);
+  node.style.setProperty("--lrp-share", `${(100 * Math.min(1, Math.abs(share)) ** 0.5).toFixed(1)}%`);
 }
 
 /**

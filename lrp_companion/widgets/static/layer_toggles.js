@@ -37,6 +37,7 @@
 const LONGEST = 2000; // characters that the address keeps
 const MOST_LAYERS = 12; // of which all masks are computed in a page
 const FEW = "r needs three tokens that count.";
+const FLAT = 0.1; // logits: a LOO that nowhere reaches it is flat
 const HIDDEN_CHARACTERS = /[^\P{Cc}\t\n\r]|\p{Cf}/gu;
 /** @type {{ [row: string]: string }} */
 const ROWS = {
@@ -335,8 +336,7 @@ class Panel {
   }
 
   /**
-   * Ask the model; what does not change with the site is kept. Until it answers, nothing of another sentence
-   * is shown, and of another class or site of this one only faded.
+   * Ask the model; what does not change with the site is kept. Until it answers, what was shown is faded.
    * @param {Companion} companion
    * @param {Asked} asked
    * @returns {Promise<void>}
@@ -348,12 +348,8 @@ class Panel {
       companion.explain(asked.text, { ...how, method, signal, onProgress });
     this.waits.hidden = true;
     this.status.textContent = "Computing";
-    if (this.known?.text === asked.text) this.node.classList.add("lrp-stale");
-    else {
-      this.known = null;
-      this.renew();
-      this.painted();
-    }
+    this.node.classList.add("lrp-stale");
+    this.painted();
     try {
       const first = await ask("attnlrp", undefined), { known } = this, { target, logits, special } = first;
       const same = known?.engine && known.text === asked.text && known.target === target;
@@ -466,6 +462,7 @@ class Panel {
     if (name === "AbortError") return;
     this.known = null;
     this.renew();
+    this.painted();
     this.head.textContent = "";
     this.status.textContent = visible(message);
   }
@@ -524,7 +521,10 @@ class Panel {
     const { known } = this, live = this.model.get("live");
     if (!known) return;
     const before = live && !known.engine ? " Computed when this page was made, with unrounded weights." : "";
-    this.head.textContent = known.says + before;
+    const counts = (/** @type {number} */ _, /** @type {number} */ i) => !known.special[i];
+    const flat = known.maps.loo && Math.max(...known.maps.loo.filter(counts).map(Math.abs)) < FLAT;
+    const warning = `No word moves the logit by ${FLAT} when it is hidden: r says nothing here.`;
+    this.head.replaceChildren(known.says + before, ...(flat ? [" ", h("strong", {}, warning)] : []));
     const over = this.model.get("tokens") === "all" ? "all tokens" : "words only";
     for (const [row, { title, row: tokens }] of Object.entries(this.drawn)) {
       const scores = known.maps[row], r = this.rOfRow(row), ready = scores && known.maps.loo;
@@ -731,7 +731,7 @@ function sentenceBox(model, key, loaded, explain) {
  * What stands above the explanations: the choice of a sentence, and where a model is staged boxes for texts.
  * @param {Model<State>} model
  * @param {() => boolean} loaded
- * @returns {{ line: HTMLElement, own: HTMLElement[], take: () => void, show: () => void }} `take` reads what
+ * @returns {{ line: HTMLElement, own: Child[], take: () => void, show: () => void }} `take` reads what
  *   was typed
  */
 function sentenceChoice(model, loaded) {
@@ -762,8 +762,8 @@ function sentenceChoice(model, loaded) {
   };
   const boxes = h("div", { class: "lrp-side-by-side" }, first.node, second.node);
   const choose = sentences.length + own.length > 1 ? [chosen.node] : [];
-  const line = h("div", { class: "lrp-controls" }, choose);
-  return { line, own: live ? [h("div", { class: "lrp-controls" }, compare), boxes] : [], take, show };
+  const line = h("div", { class: "lrp-controls" }, choose, live && !live.folded ? compare : []);
+  return { line, own: [live?.folded ? compare : "", boxes], take, show };
 }
 
 /**
@@ -822,6 +822,7 @@ function build(model, el, live) {
   work.append(h("div", { class: "lrp-side-by-side" }, first.node, staged ? second.node : []), between);
   first.painted = second.painted = () => {
     between.replaceChildren(...(model.get("compare") ? differences(first, second) : []));
+    between.classList.toggle("lrp-stale", both().some(({ node }) => node.classList.contains("lrp-stale")));
   };
   const load = staged && loader(staged, (companion) => {
     load?.remove();

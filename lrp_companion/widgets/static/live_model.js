@@ -3,8 +3,9 @@
 
 /** @typedef {LRPCompanionModel} Companion */
 /**
- * `folder` is where the model is staged, seen from the page; `fetched` and `memory` are bytes.
- * @typedef {{ folder: string, name: string, fetched: number, memory: number }} Staged
+ * `folder` is where the model is staged, seen from the page; bytes are read from disk, sent by a web host, or
+ * kept in memory.
+ * @typedef {{ folder: string, name: string, fetched: number, sent: number, memory: number }} Staged
  */
 
 const LEAST_MEMORY = 3; // gigabytes
@@ -68,11 +69,11 @@ function engineFrom(folder) {
  * @param {(companion: Companion) => void} ready
  * @returns {HTMLElement}
  */
-function loader({ folder, name, fetched, memory }, ready) {
-  const before = obstacle(window, memory), cost = `${megabytes(fetched)} to load`;
-  const text = `The model “${name}” runs in this page: ${cost}, about ${megabytes(memory)} of memory. ` +
+function loader({ folder, fetched, sent, memory }, ready) {
+  const before = obstacle(window, memory), bytes = location.protocol === "file:" ? fetched : sent;
+  const text = `It runs in this page, in about ${megabytes(memory)} of memory. ` +
     "What you type stays here, and in links that you copy.";
-  const line = h("p", { role: "status", class: "lrp-load-line" }, before.line);
+  const line = h("span", { role: "status", class: "lrp-load-line" }, before.line);
   const bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Loading the model" });
   let control = new AbortController();
   const begin = async () => {
@@ -92,7 +93,7 @@ function loader({ folder, name, fetched, memory }, ready) {
     show(false);
   };
   const attributes = { type: /** @type {const} */ ("button"), class: "lrp-load" };
-  const button = h("button", { ...attributes, onclick: begin }, "Load the model");
+  const button = h("button", { ...attributes, onclick: begin }, `Load the model (${megabytes(bytes)})`);
   const cancel = h("button", { type: "button", hidden: true, onclick: () => control.abort() }, "Cancel");
   const show = (/** @type {boolean} */ loading) => {
     bar.hidden = !loading;
@@ -101,6 +102,6 @@ function loader({ folder, name, fetched, memory }, ready) {
     if (loading) line.textContent = "Loading the model";
   };
   button.disabled = before.fails;
-  const controls = h("div", { class: "lrp-controls" }, button, bar, cancel);
-  return h("div", { class: "lrp-loader" }, h("p", {}, text), controls, line);
+  const controls = h("div", { class: "lrp-controls" }, button, bar, cancel, line);
+  return h("div", { class: "lrp-loader" }, controls, h("p", { class: "lrp-quiet" }, text));
 }

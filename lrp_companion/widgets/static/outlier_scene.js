@@ -7,7 +7,7 @@
  * @typedef {{ data: Data, without: boolean, ranked: boolean }} State
  */
 
-const WIDE = 320, HIGH = 168, EDGE = 14, NAMED = 2; // of NAMED words and the first mark the name is shown
+const WIDE = 320, HIGH = 168, EDGE = 14, NAMED = 2; // of NAMED words and of marks the name is shown
 
 /**
  * Ranks from 1; equal numbers share their mean rank.
@@ -60,38 +60,27 @@ function scale(list, from, to) {
 }
 
 /**
- * Put a name beside its dot, at the first of ten places that meets no dot and no other name.
+ * Put a name beside its dot, at the place of sixteen that meets least: dots, the line, other names.
  * @param {SVGTextElement} label
  * @param {number[]} dot
  * @param {number[][]} taken boxes: left, top, right, bottom
  * @returns {number[]} the name's own box
  */
 function beside(label, [x, y], taken) {
-  const wide = 6.8 * label.textContent.length, ups = [4, -8, 16];
-  const sides = ups.flatMap((up) => [[11, up], [-10 - wide, up]]);
-  sides.push(...[-wide / 2, -8].flatMap((left) => [[left, -11], [left, 20]]));
+  const wide = 6.8 * label.textContent.length;
+  const level = (/** @type {number[]} */ ups) => ups.flatMap((up) => [[11, up], [-10 - wide, up]]);
+  const middle = [-wide / 2, -8].flatMap((left) => [[left, -11], [left, 21], [left, -23]]);
+  const sides = [...level([4, -8, 16]), ...middle, ...level([-18, 26])];
   const boxes = sides.map(([right, up]) => [x + right, y + up - 9, x + right + wide, y + up + 2]);
   const inside = (/** @type {number[]} */ [left, top, right, low]) =>
     left >= 0 && right <= WIDE && top >= 10 && low <= HIGH;
   const meets = (/** @type {number[]} */ a, /** @type {number[]} */ b) =>
     a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
-  const free = boxes.findIndex((box) => inside(box) && !taken.some((other) => meets(box, other)));
-  const place = Math.max(free, 0);
+  const cost = boxes.map((box) => inside(box) ? taken.filter((other) => meets(box, other)).length : 99);
+  const place = cost.indexOf(Math.min(...cost));
   label.setAttribute("x", sides[place][0].toFixed(1));
   label.setAttribute("y", String(sides[place][1]));
   return boxes[place];
-}
-
-/**
- * What each dot stands for.
- * @param {Data} data
- * @param {number} method
- * @returns {string[]}
- */
-function inNumbers({ tokens, loo, scores }, method) {
-  return tokens.map((token, i) =>
-    `${token}: LOO ${sayScore(loo[i], 3)}, relevance ${sayScore(scores[method][i], 3)}`
-  );
 }
 
 /**
@@ -103,16 +92,18 @@ function inNumbers({ tokens, loo, scores }, method) {
  */
 function panel(data, method) {
   const { tokens, special, loo } = data, scores = data.scores[method], name = data.methods[method];
-  const told = inNumbers(data, method);
+  const told = tokens.map((token, i) =>
+    `${token}: LOO ${sayScore(loo[i], 3)}, relevance ${sayScore(scores[i], 3)}`
+  );
   const far = loo.map((x, i) => special[i] ? 0 : Math.abs(x));
   const order = tokens.map((_, i) => i).sort((i, j) => far[j] - far[i]).slice(0, NAMED);
-  const mark = special.indexOf(true);
   const dots = tokens.map((token, i) => {
-    const label = i === mark || order.includes(i) ? [svg("text", {}, token)] : [];
-    const dot = svg("circle", { r: special[i] ? 7 : 4.5 }, svg("title", {}, told[i]));
+    const label = special[i] || order.includes(i) ? [svg("text", {}, token)] : [];
+    const r = special[i] ? 6.5 : 4.5, box = { x: -r, y: -r, width: 2 * r, height: 2 * r };
+    const dot = svg("rect", { ...box, rx: method ? 0 : r }, svg("title", {}, told[i]));
     return svg("g", { class: special[i] ? "lrp-scene-mark" : "" }, dot, ...label);
   });
-  const line = svg("line", { class: "lrp-scene-line" }), zero = svg("path", { class: "lrp-scene-zero" });
+  const line = svg("path", { class: "lrp-scene-line" }), zero = svg("path", { class: "lrp-scene-zero" });
   const across = svg("text", { x: WIDE, y: HIGH + 14, "text-anchor": "end" });
   const up = svg("text", { x: 0, y: 10 });
   const view = { viewBox: `0 -6 ${WIDE} ${HIGH + 24}`, role: "img" };
@@ -127,21 +118,20 @@ function panel(data, method) {
     const toX = scale(x, EDGE, WIDE - EDGE), toY = scale(y, HIGH - EDGE, 16 + EDGE);
     const xs = x.map(toX), ys = y.map(toY);
     zero.setAttribute("d", ranked ? "" : `M${toX(0)} 16V${HIGH}M0 ${toY(0)}H${WIDE}`);
-    const taken = xs.map((x, i) => [x - 6, ys[i] - 6, x + 6, ys[i] + 6]);
+    const [keptX, keptY] = [xs, ys].map((list) => list.filter((_, i) => keep[i]));
+    const [meanX, meanY] = [keptX, keptY].map((list) => sum(list) / list.length);
+    const slope = sum(keptX.map((x, i) => (x - meanX) * (keptY[i] - meanY))) /
+      sum(keptX.map((x) => (x - meanX) ** 2));
+    const onLine = (/** @type {number} */ x) => meanY + slope * (x - meanX);
+    line.setAttribute("d", `M0 ${onLine(0).toFixed(1)}L${WIDE} ${onLine(WIDE).toFixed(1)}`);
+    const taken = xs.map((x, i) => [x - 8, ys[i] - 8, x + 8, ys[i] + 8]);
+    for (let x = 0; x < WIDE; x += 8) taken.push([x, onLine(x + 4) - 4, x + 8, onLine(x + 4) + 4]);
     dots.forEach((dot, i) => {
       dot.classList.toggle("lrp-scene-out", !keep[i]);
       dot.style.transform = `translate(${xs[i].toFixed(1)}px, ${ys[i].toFixed(1)}px)`;
       const label = dot.querySelector("text");
       if (label) taken.push(beside(label, [xs[i], ys[i]], taken));
     });
-    const [keptX, keptY] = [xs, ys].map((list) => list.filter((_, i) => keep[i]));
-    const [meanX, meanY] = [keptX, keptY].map((list) => sum(list) / list.length);
-    const slope = sum(keptX.map((x, i) => (x - meanX) * (keptY[i] - meanY))) /
-      sum(keptX.map((x) => (x - meanX) ** 2));
-    for (const [k, x] of [0, WIDE].entries()) {
-      line.setAttribute(`x${k + 1}`, String(x));
-      line.setAttribute(`y${k + 1}`, (meanY + slope * (x - meanX)).toFixed(1));
-    }
     across.textContent = ranked ? "rank by LOO →" : "LOO →";
     up.textContent = ranked ? "↑ rank by relevance" : "↑ relevance";
     const shown = agreement(loo, scores, keep, ranked);
@@ -178,7 +168,7 @@ function render({ model, el }) {
   });
   const sides = [0, 1].map((method) => panel(data, method)), counted = h("span", { class: "lrp-readout" });
   const every = tokens.map(() => true), words = special.map((mark) => !mark);
-  const note = h("span", { class: "lrp-quiet" });
+  const note = h("span", { class: "lrp-quiet" }), marks = tokens.filter((_, i) => special[i]).join(", ");
   el.replaceChildren(
     ...rows,
     h(
@@ -203,7 +193,7 @@ function render({ model, el }) {
     const what = without ? "words" : "every token", of = ranked ? " of ranks (Spearman)" : " (Pearson)";
     const kind = data.reduced ? "r" : `r${of}`;
     counted.textContent = "Orange, line below: for the answer. Blue, dots above: against. " +
-      `A ring does not count. On a rising line ${kind} is 1.`;
+      `Large: ${marks}. A ring does not count. On a rising line ${kind} is 1.`;
     const each = sides.map(({ paint }, k) => paint(without, ranked, verdict[k]));
     live.say(`Counted: ${what}. r with LOO: ${each.join(", ")}`);
   });

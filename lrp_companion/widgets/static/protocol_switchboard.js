@@ -221,7 +221,7 @@ function placesOf(board, choices) {
 
 /**
  * The measured cell with the fewest other options, then the fewest steps along the rows, then the first, as
- * `widgets/protocol_switchboard.py` has it.
+ * `widgets/maps.py` has it.
  * @param {Table} table
  * @param {number[]} places
  * @returns {number}
@@ -319,6 +319,8 @@ function rangeInWords({ low, high }, decimals) {
   return `[${sayTidy(low, decimals)}, ${sayTidy(high, decimals)}]`;
 }
 
+const MARGIN = 0.05; // of r: what is within it on both sides of 0 is level, as in `lab/paper/primary.py`
+
 /**
  * What is said of the combination in force: its difference, and which method is nearer to LOO.
  * @param {View} view
@@ -327,8 +329,11 @@ function rangeInWords({ low, high }, decimals) {
 function inWords({ board, run, table, cell }) {
   const difference = table.interval(cell, "d"), decimals = decimalsOf(difference), sign = table.sign(cell);
   const lacking = table.lacking[cell], n = run.n - lacking;
-  const verdict = sign === "across"
-    ? "the interval includes 0"
+  const { mean, low, high } = difference, level = low > -MARGIN && high < MARGIN;
+  const verdict = level
+    ? `level, within ${MARGIN}`
+    : sign === "across" || !(Math.abs(mean) >= MARGIN)
+    ? `open, not within ${MARGIN} and not beyond it`
     : `${sign === "above" ? board.a : board.b} is nearer to LOO`;
   const value = `${sayTidy(difference.mean, decimals)} ${rangeInWords(difference, decimals)}`;
   const without = lacking ? ` (${count(lacking)} more without r)` : "";
@@ -728,8 +733,8 @@ function tallies({ a, b }, table) {
     return h("span", { class: `lrp-${sign}` }, `${text} `, many);
   };
   return [
-    part("above", `${a} nearer in`),
-    part("below", `${b} nearer in`),
+    part("above", `${a} higher in`),
+    part("below", `${b} higher in`),
     part("across", "interval across 0 in"),
   ];
 }

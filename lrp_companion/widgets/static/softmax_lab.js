@@ -75,7 +75,7 @@ function sumOfOthers(list, i) {
 }
 
 /**
- * All quantities of one step, as `toys/softmax_step.py` has them; sums over the others are made without
+ * All quantities of one step, as `toys/__init__.py` has them; sums over the others are made without
  * subtracting, and equal values give a LOO of exactly 0.
  * @param {number[]} logits
  * @param {number[]} values

@@ -178,7 +178,7 @@ export class Explainer {
 
   /**
    * Relevance at every layer's output, at what the first layer reads, and at the words, from the top down: by
-   * AttnLRP and by CP-LRP, as `methods/levels.py` has it.
+   * AttnLRP and by CP-LRP, as `methods/lrp.py` has it.
    * @param {string} text
    * @param {Pick<Choices, "target">} choices
    * @param {Pause} pause

@@ -68,15 +68,6 @@ function pauseOf(job) {
 }
 
 /**
- * The JSON in a staged script, which calls one function with it.
- * @param {string} script
- * @returns {any}
- */
-function contentOf(script) {
-  return JSON.parse(script.slice(script.indexOf("(") + 1, script.lastIndexOf(")")));
-}
-
-/**
  * A part over the network: kept bytes where the browser has some, else fetched, up to three times.
  * @param {string} address
  * @param {string} fingerprint of the model: bytes of another one are not taken
@@ -96,7 +87,7 @@ async function fetchPart(address, fingerprint, take) {
     try {
       const answer = await fetch(address);
       if (!answer.ok) throw new Error(`status ${answer.status}`);
-      const bytes = bytesOf(contentOf(await answer.text()));
+      const bytes = new Uint8Array(await answer.arrayBuffer());
       take(bytes);
       await store?.put(key, new Response(bytes)).catch(() => undefined);
       return;
@@ -136,7 +127,7 @@ async function load({ manifest, base, kernels = [] }, pause, report) {
   if (base === null || base === undefined) return null;
   for (const number of given.parts.keys()) {
     await pause();
-    const address = `${base}part-${String(number).padStart(2, "0")}.js`;
+    const address = `${base}part-${String(number).padStart(2, "0")}.bin`;
     await fetchPart(address, given.fingerprint, (bytes) => report({ loaded: take(number, bytes) }));
   }
   return null;

@@ -8,7 +8,6 @@
 
   const tell = () => {
     page.dataset.code = shown ? "shown" : "hidden";
-    document.querySelector(".code-switch")?.setAttribute("aria-pressed", String(shown));
   };
 
   try {
@@ -16,7 +15,6 @@
   } catch { /* a browser that keeps nothing: the choice holds for this page */ }
   tell();
   document.addEventListener("DOMContentLoaded", () => {
-    tell();
     document.querySelector(".code-switch")?.addEventListener("click", () => {
       shown = !shown;
       tell();

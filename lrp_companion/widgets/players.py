@@ -1,4 +1,4 @@
-"""Pass by pass from one gradient to exact LOO: the map, its r, and its cost, on one sentence."""
+"""Step by step: from one gradient to exact LOO, pass by pass, and along perturbation curves."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 import traitlets
 
+from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.schema import TOKEN_CHOICES
-from lrp_companion.show.tables import table
+from lrp_companion.show.palette import styles
 from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import Widget
+from lrp_companion.widgets.still import bars
 
 WAY_TEXTS = {
     "hybrid": {
@@ -62,28 +64,14 @@ class FrontierPlayer(Widget, front="frontier_player"):
     step = traitlets.Int(0).tag(sync=True)
 
     def __init__(self, texts: Sequence[Mapping[str, Any]], *, address: str = "passes") -> None:
-        super().__init__(data={"ways": WAY_TEXTS, "texts": [*map(_plain, texts)]}, address=address)
+        super().__init__(data={"ways": WAY_TEXTS, "texts": [*map(_spent, texts)]}, address=address)
 
     def fallback(self) -> str:
-        """Return passes and r of the first text at a few steps of every way as a table."""
+        """Return a picture of r on the words of the first text, step by step."""
         first = self.data["texts"][0]
-        last = len(first["tokens"])
-        rows = [
-            {
-                "way": f"{WAY_TEXTS[way]['label']}, {WAY_TEXTS[way]['counts']}: {step}",
-                "forward passes": steps["passes"][step][0],
-                "backward passes": steps["passes"][step][1],
-                "r on the words": _number(steps["r"]["no-special"][step]),
-                "r on all tokens": _number(steps["r"]["all"][step]),
-            }
-            for way, steps in first["ways"].items()
-            for step in dict.fromkeys((0, 1, last // 4, last // 2, last))
-        ]
-        caption = (
-            f"r with LOO of {first['label']}, first text of {last} tokens; "
-            f"LOO itself takes {first['forwards']} forward passes"
-        )
-        return table(rows, caption=caption)._repr_html_()
+        rows = {WAY_TEXTS[way]["label"]: of["r"]["no-special"] for way, of in first["ways"].items()}
+        caption = f"r with LOO, step by step, on the words; LOO takes {first['forwards']} forward passes"
+        return bars(rows, range(len(first["tokens"]) + 1), caption, scale=1)
 
     def summary(self) -> str:
         """Return how many texts there are, and the ways."""
@@ -91,7 +79,7 @@ class FrontierPlayer(Widget, front="frontier_player"):
         return f"{count} text{'s' * (count != 1)}; {', '.join(WAY_TEXTS)}"
 
 
-def _plain(text: Mapping[str, Any]) -> dict[str, Any]:
+def _spent(text: Mapping[str, Any]) -> dict[str, Any]:
     """A text as the front end takes it; a map that only repeats LOO or the previous step is not carried."""
     loo = np.asarray(text["loo"])
     decimals = 4 - math.floor(math.log10(np.abs(loo).max() or 1))  # five digits of the largest
@@ -147,5 +135,78 @@ def _rounded(values: Any, decimals: int) -> list[float | None]:
     ]
 
 
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
+class PerturbationPlayer(Widget, front="perturbation_player"):
+    """Play through perturbation curves: two methods side by side, a token removed at each step.
+
+    Parameters
+    ----------
+    paths : one dict per text, as `perturbation_paths` makes them.
+    address : the widget's name in the page.
+
+    Attributes
+    ----------
+    text : which text, from 0.
+    left, right : the methods of the two sides.
+    order : "morf" (most relevant first) or "lerf" (least relevant first).
+    step : how many steps have been taken; at first, like the text, where the two curves are farthest apart.
+
+    >>> PerturbationPlayer(paths)  # doctest: +SKIP
+    PerturbationPlayer(6 texts; loo, attnlrp, cp-lrp)
+    """
+
+    links = ("text", "left", "right", "order", "step")
+    text = traitlets.Int(0).tag(sync=True)
+    left = traitlets.Unicode().tag(sync=True)
+    right = traitlets.Unicode().tag(sync=True)
+    order = traitlets.Enum(list(ORDERS), "morf").tag(sync=True)
+    step = traitlets.Int(0).tag(sync=True)
+
+    def __init__(self, paths: Sequence[Mapping[str, Any]], *, address: str = "player") -> None:
+        methods = list(paths[0]["methods"])
+        labels = {name: look.label for name, look in styles(methods).items()}
+        texts, (left, right) = [_curves(path) for path in paths], (methods[-2:][0], methods[-1])
+        data, (text, step) = {"methods": labels, "texts": texts}, _farthest_apart(texts, left, right)
+        super().__init__(data=data, left=left, right=right, text=text, step=step, address=address)
+
+    def fallback(self) -> str:
+        """Return a picture of the means of all curves of the first text."""
+        first = self.data["texts"][0]
+        curves = first["methods"].values()
+        rows = {
+            name: [of[key]["mean"] for of in curves] for key, name in (("lerf", "LeRF"), ("morf", "MoRF"))
+        }
+        caption = f"Mean logit of {first['label']} along the curves, first text"
+        return bars(rows, [*self.data["methods"].values()], caption)
+
+    def summary(self) -> str:
+        """Return how many texts there are, and the methods."""
+        return f"{len(self.data['texts'])} texts; {', '.join(self.data['methods'])}"
+
+
+def _farthest_apart(texts: Sequence[Mapping[str, Any]], left: str, right: str) -> tuple[int, int]:
+    """The text and step at which two methods' logits differ most, the most relevant tokens first."""
+    gaps = {}
+    for place, text in enumerate(texts):
+        curves = (text["methods"][method]["morf"]["logits"] for method in (left, right))
+        for step, (first, second) in enumerate(zip(*curves, strict=False)):
+            gaps[place, step] = abs(first - second)
+    return max(gaps, key=lambda where: gaps[where])
+
+
+def _curves(path: Mapping[str, Any]) -> dict[str, Any]:
+    """A text as the front end takes it."""
+    methods = {
+        name: {
+            "scores": np.asarray(explained["scores"]).tolist(),
+            **{
+                of: {**explained[of], "logits": np.asarray(explained[of]["logits"]).tolist()} for of in ORDERS
+            },
+        }
+        for name, explained in path["methods"].items()
+    }
+    return {
+        "tokens": [visible(token) for token in path["tokens"]],
+        "special": np.asarray(path["special"]).tolist(),
+        "label": visible(path["label"]),
+        "methods": methods,
+    }

@@ -1,22 +1,26 @@
-"""Twelve switches, one per layer: 4,096 explanations of a sentence, and every mixture between them."""
+"""Relevance by layers: switches, levels from the logit down to the words, and a text box that feeds them."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import ipywidgets
 import numpy as np
 import traitlets
 
-from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError
+from lrp_companion.attribution import Attribution, differences
+from lrp_companion.checks import CompanionError, InputError
 from lrp_companion.metrics.grid import cross_correlation
 from lrp_companion.schema import TOKEN_CHOICES, Lattice, counted
+from lrp_companion.show.palette import styles
 from lrp_companion.show.tokens import token_heatmap
 from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import LEAST, Widget, embed, packed
+from lrp_companion.widgets.still import bars
 
 READ_AT = ("word", "word+position")
 ENDS = ("attnlrp", "cp-lrp")
@@ -214,3 +218,186 @@ def _sentence(
 
 def _r_steps(values: np.ndarray) -> np.ndarray:
     return np.rint(np.nan_to_num(values * R_STEPS, nan=-R_STEPS - 1))
+
+
+BESIDES = ("loo", "key-cut")
+
+
+class LayerFlow(Widget, front="layer_flow"):
+    """Relevance of every token at every layer, from the top down, for two methods on one scale.
+
+    Parameters
+    ----------
+    flows : one mapping per text, method to `methods.lrp.LayerRelevance`; every text with the same
+        two methods, of one model. Under "loo" it may hold LOO of the text, an `Attribution`, and under
+        "key-cut" what a switch puts in place of the first method, as `layer_relevance` gives it with `cut`.
+    labels : names of the classes, to say which one is explained.
+    address : the widget's name in the page.
+
+    Attributes
+    ----------
+    text : which text, from 0.
+    step : how far down: 0 is the output of the last layer, the last step the words, where it begins.
+    without : whether the first special token is left out of colours and r.
+    cut : whether the keys of special tokens are off.
+
+    >>> LayerFlow([{"attnlrp": layer_relevance(clf, text), "cp-lrp": ...}])  # doctest: +SKIP
+    LayerFlow(6 texts; attnlrp, cp-lrp; 14 levels)
+    """
+
+    links = ("text", "step", "without", "cut")
+    text = traitlets.Int(0).tag(sync=True)
+    step = traitlets.Int(0).tag(sync=True)
+    without = traitlets.Bool(False).tag(sync=True)
+    cut = traitlets.Bool(False).tag(sync=True)
+
+    def __init__(
+        self, flows: Sequence[Mapping[str, Any]], *, labels: Sequence[str] = (), address: str = "flow"
+    ) -> None:
+        self._labels = tuple(labels)
+        self._names, data = self._take(flows)
+        step = len(data["levels"]) - 1
+        super().__init__(data=data, step=step, address=address)
+
+    def show(self, flow: Mapping[str, Any]) -> None:
+        """Replace the texts by one, as the live text box does; the level stays if the levels are the same."""
+        names, data = self._take([flow])
+        with self.hold_sync():
+            same = data["levels"] == self.data["levels"]
+            self.step = self.step if same else 0
+            self._names, self.text, self.data = names, 0, data
+            self.step = self.step if same else len(data["levels"]) - 1
+
+    def _take(self, flows: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, Any]]:
+        """The methods' names, and what the front end shows."""
+        besides = [[of_text.get(name) for name in BESIDES] for of_text in flows]
+        shapes = {tuple(flow.levels) for of_text in flows for name, flow in of_text.items() if name != "loo"}
+        pairs = [{name: of_text[name] for name in of_text if name not in BESIDES} for of_text in flows]
+        methods = list(pairs[0]) if pairs else []
+        if len(methods) != 2 or len(shapes) != 1 or any(list(pair) != methods for pair in pairs):
+            got = f"{len(flows)} texts, with methods {', '.join(methods) or 'none'}"
+            expected = "one or more, each with the same two methods of one model"
+            raise InputError("LayerFlow", got=got, expected=expected, hint="use layer_relevance")
+        (levels,) = shapes
+        whole = zip(pairs, besides, strict=True)
+        texts = [_plain(list(pair.values()), loo, cut, self._labels) for pair, (loo, cut) in whole]
+        labels = [styles(methods)[name].label for name in methods]
+        return methods, {"methods": labels, "levels": list(levels), "texts": texts}
+
+    def fallback(self) -> str:
+        """Return a picture of the first text's words at the lowest level."""
+        first, (one, other) = self.data["texts"][0], self.data["methods"]
+        shown = dict(zip((one, other), first["scores"], strict=True))
+        shown |= {f"{one}, keys off": first["cut"]} if "cut" in first else {}
+        rows = {name: levels[-1] for name, levels in shown.items()}
+        return bars(rows, first["tokens"], f"Relevance of the words for {first['label']}, first text")
+
+    def summary(self) -> str:
+        """Return how many texts and levels there are, and the methods."""
+        texts, levels = len(self.data["texts"]), len(self.data["levels"])
+        return f"{texts} texts; {', '.join(self._names)}; {levels} levels"
+
+
+def _plain(
+    flows: Sequence[Any], loo: Attribution | None, cut: Any | None, labels: Sequence[str]
+) -> dict[str, Any]:
+    """A text as the front end takes it; numbers to six digits, which is more than a cell shows."""
+    first = flows[0]
+    like = {"target": first.target, "logit": first.logit, "choices": {"output": "logit"}}
+    if loo is not None and (loo.tokens != tuple(first.tokens) or differences(loo, replace(loo, **like))):
+        got, hint = f"LOO of class {loo.target}, logit {loo.logit:.4g}", "explain the same text and logit"
+        raise InputError("LayerFlow", got=got, expected="LOO of the same tokens and class", hint=hint)
+    name = labels[first.target] if labels else f"class {first.target}"
+    return {
+        "tokens": [visible(token) for token in first.tokens],
+        "special": np.asarray(first.special).tolist(),
+        "label": visible(name),
+        "logit": float(f"{first.logit:.6g}"),
+        "scores": [_digits(flow.scores) for flow in flows],
+        **({} if loo is None else {"loo": _digits([loo.scores])[0]}),
+        **({} if cut is None else {"cut": _digits(cut.scores)}),
+    }
+
+
+def _digits(scores: Any) -> list[list[float]]:
+    return [[float(f"{x:.6g}") for x in level] for level in np.asarray(scores).tolist()]
+
+
+NO_KERNEL = "In Jupyter, with a kernel, a text box stands here that explains a sentence of your own."
+
+
+class LiveSentence(ipywidgets.VBox):
+    """`LayerToggles` or `LayerFlow` with a text box above: type a sentence, press Enter, and it is explained.
+
+    Parameters
+    ----------
+    widget : the widget to feed.
+    explain : text to what the widget's `show` takes: for `LayerToggles` its `Lattice` and its LOO, for
+        `LayerFlow` a mapping of methods to `LayerRelevance`. It may raise `CompanionError`, whose message is
+        shown.
+
+    >>> def explain(text):  # doctest: +SKIP
+    ...     return lrp.layer_lattice(clf, text), lrp.attribute(clf, text, method="loo")[0]
+    >>> LiveSentence(toggles, explain)  # doctest: +SKIP
+    """
+
+    def __init__(self, widget: LayerToggles | LayerFlow, explain: Callable[[str], Any]) -> None:
+        self.widget, self.explain, self._last = widget, explain, ""
+        self.text = ipywidgets.Text(
+            placeholder="a sentence of your own",
+            description="Sentence",
+            continuous_update=False,
+            layout=ipywidgets.Layout(width="60%"),
+        )
+        self.button = ipywidgets.Button(description="Explain", tooltip="Compute this sentence")
+        self.said = ipywidgets.Label("")
+        self.button.on_click(lambda _: self.run())
+        self.text.observe(lambda _: self.run(), names="value")
+        super().__init__([ipywidgets.HBox([self.text, self.button]), self.said, widget])
+
+    def run(self) -> None:
+        """Explain the sentence in the text box; an error is shown below, and the widget stays the same."""
+        if not self.text.value.strip() or self.text.value == self._last:
+            return  # a click also takes the focus from the box, which then reports the same text
+        self._last = self.text.value
+        self.button.disabled, self.said.value = True, "Computing ..."
+        self.widget.add_class("lrp-stale")
+        try:
+            made = self.explain(self.text.value)
+            show: Callable[..., None] = self.widget.show
+            show(*(made if isinstance(made, tuple) else (made,)))
+            self.said.value = ""
+        except CompanionError as error:
+            self.said.value = str(error)
+        finally:
+            self.button.disabled = False
+            self.widget.remove_class("lrp-stale")
+
+    def _repr_mimebundle_(self, **options: Any) -> Any:
+        bundle = super()._repr_mimebundle_(**options) or {}
+        line = f'<p class="lrp-no-kernel" data-feeds="{self.widget.front}"><em>{NO_KERNEL}</em></p>'
+        page = self.widget.page_html() + line
+        return {**bundle, "text/plain": repr(self), "text/html": page}
+
+    def __repr__(self) -> str:
+        return f"LiveSentence({self.widget!r})"
+
+
+class SentenceBox(Widget, front="sentence_box"):
+    """A text box for the `LayerFlow` above it, in a page without a kernel but with a staged model.
+
+    Parameters
+    ----------
+    live : as in `LayerToggles`.
+    """
+
+    def __init__(self, live: dict[str, Any]) -> None:
+        super().__init__(data=live, address="own-layer_flow")
+
+    def fallback(self) -> str:
+        """Return a line for readers without scripts."""
+        return "<p>With JavaScript, a text box stands here that explains a sentence of your own.</p>"
+
+    def summary(self) -> str:
+        """Return the model's name."""
+        return str(self.data["name"])
