@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import http.server
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -171,6 +172,11 @@ def open_page(context: Any, url: str) -> tuple[Any, Watch]:
     page.goto(url, wait_until="load")
     page.evaluate("window.MathJax ? MathJax.startup.promise.then(() => null) : null")
     return page, watch
+
+
+def pages_of(pdf: bytes) -> int:
+    """How many pages a printed file has."""
+    return len(re.findall(rb"/Type\s*/Page(?![a-z])", pdf))
 
 
 def complaints_of_axe(page: Any, inside: str) -> list[str]:

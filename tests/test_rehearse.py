@@ -7,10 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import ROOT
-
-pytest.importorskip("sphinx", reason="sphinx comes with the extra book")
-
+from browsing import ROOT, pages_of
 from lrp_book import rehearse, sessions
 from lrp_book.sessions import read_session
 
@@ -25,8 +22,10 @@ def test_a_session_plays_as_its_notes_say(session: str, html: Path, browser: Any
     assert sum(one.steps for one in played) >= 10
 
 
-def faults(html: Path, browser: Any, session: str, title: str, do: str, *, shown: bool = False) -> list[str]:
-    """What is said of one slide with other steps, or with its results on the screen from the start."""
+def faults(
+    html: Path, browser: Any, session: str, title: str, do: str, *, shown: bool = False, say: str = ""
+) -> list[str]:
+    """What is said of one slide with other steps or words, or with its results on the screen at once."""
     slides = read_session((SOURCES / f"{session}.md").read_text(encoding="utf-8")).slides
     (slide,) = (one for one in slides if one.title == title)
     page = browser.new_page(viewport={"width": 1280, "height": 720})
@@ -34,7 +33,7 @@ def faults(html: Path, browser: Any, session: str, title: str, do: str, *, shown
     page.wait_for_function("window.Reveal && Reveal.isReady()")
     if shown:
         page.add_style_tag(content=".slide-cell * { visibility: visible !important }")
-    changed = dataclasses.replace(slide, notes={**slide.notes, "Do": do})
+    changed = dataclasses.replace(slide, notes={**slide.notes, "Do": do, "Say": say or slide.notes["Say"]})
     (played,) = rehearse.play(page, [changed])
     page.close()
     return played.faults
@@ -78,6 +77,19 @@ def test_minutes_of_looking_are_no_minutes_to_speak() -> None:
     assert rehearse.Played(slide, 2, looking=1.0).clock()
 
 
+def test_a_number_that_is_said_and_not_shown_is_red(html: Path, browser: Any) -> None:
+    """A lead of 0.30 was said over a table that has 0.52 and 0.22."""
+    say = "The first row is 1.00 and the last 0.52; once it was 0.5123."
+    (told,) = faults(html, browser, "session3", "Claim 3: the paper's number", "", say=say)
+    assert told == "0.5123 is said and is not on the slide"
+
+
 def test_a_control_that_is_not_there_is_red(html: Path, browser: Any) -> None:
     (told,) = faults(html, browser, "session1", "Group it yourself", "{click}`flatten`")
     assert told == "there is no control flatten"
+
+
+def test_handouts_are_printed_and_a_run_sheet_has_two_pages(html: Path, browser: Any, tmp_path: Path) -> None:
+    made = rehearse.write_handouts(browser, html / "book", tmp_path)
+    pages = {path.stem: pages_of(path.read_bytes()) for path in made}
+    assert all(pages.values()) and max(pages[f"sheet{number}"] for number in (1, 2, 3)) == 2

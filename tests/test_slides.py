@@ -9,7 +9,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from browsing import ROOT, complaints_of_axe, state_of
+from browsing import ROOT, complaints_of_axe, pages_of, state_of
 from lrp_book import student
 from lrp_book.sessions import on_slides
 from lrp_book.sphinx.slides import find_cell, in_state, part_of_table
@@ -161,10 +161,6 @@ def test_a_deck_prints_one_page_per_slide(name: str, site: str, visit: Any) -> N
     assert pages_of(page.pdf(prefer_css_page_size=True, print_background=True)) == count(page)
 
 
-def pages_of(pdf: bytes) -> int:
-    return len(re.findall(rb"/Type\s*/Page(?![a-z])", pdf))
-
-
 @pytest.mark.parametrize(("theme", "first"), [("light", 0), ("dark", 3)])
 @pytest.mark.parametrize("name", DECKS)
 def test_slides_pass_axe(name: str, theme: str, first: int, site: str, visit: Any) -> None:
@@ -221,7 +217,7 @@ def test_a_widget_on_a_slide_reacts_and_leaves_the_address_to_the_slides(html: P
     assert page.evaluate("location.hash").startswith("#/")
     assert page.evaluate("Reveal.getIndices().h") == number
     link = slide.locator(".slide-origin a")
-    assert "03_bert_layers.html#layers.sentence=0&layers.site=word&" in link.get_attribute("href")
+    assert "03_bert_layers.html#layers.sentence=2&layers.site=word&" in link.get_attribute("href")
     link.focus()
     assert "layers.bypassed=1" in link.get_attribute("href"), "as it stands on the slide"
 

@@ -5,8 +5,8 @@ in order: `{click}` a control of the slide by its name; `{set}` a slider, "name 
 the slide in quotes, or "NAME changes" or "NAME stays": what stands on the lines that begin with NAME, against
 the moment before the last step. A session fails if a control does not exist, an expectation does not hold,
 what a room is asked is on the screen or in a heading before it is shown, a figure does not say what n and its
-data are, a word of `TERMS` comes before the slide that has it in bold, or the words to say are not `WORDS` a
-minute, the minutes of the room and of looking left out.
+data are, a decimal number is said that is not on the slide, a word of `TERMS` comes before the slide that has
+it in bold, or the words to say are not `WORDS` a minute, the minutes of the room and of looking left out.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from docutils import nodes
-from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxRole
-
 from lrp_book.sessions import LENGTH, Slide, read_session
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSIONS = ("session1", "session2", "session3")
+HANDOUTS = ("cheatsheet", "course/feedback") + tuple(
+    f"course/{page}{number}" for page in ("session", "instructor/sheet") for number in (1, 2, 3)
+)
 WORDS = 60, 100
 """The fewest and the most words that a speaker says in a minute."""
 TERMS = {
@@ -60,7 +59,10 @@ _LOOKING = """() => {
     .filter(node => !node.closest('.notes, .lrp-widget'));
   const pictures = all('img').map(one => Math.max(1, one.naturalWidth / one.naturalHeight / 1.5));
   const told = all('.slide-cell :is(img, .lrp-table)').length === 0 || all('.slide-data').length > 0;
-  return [told, pictures.reduce((sum, one) => sum + one, all('tbody :is(td, th)').length / 24)];
+  const text = document.querySelector('section.present').cloneNode(true);
+  text.querySelectorAll('.notes, script').forEach(one => one.remove());
+  const minutes = pictures.reduce((sum, one) => sum + one, all('tbody :is(td, th)').length / 24);
+  return [told, minutes, text.textContent];
 }"""  # a minute for a picture, more for a wide one, which has panels; a minute for 24 cells of tables
 
 
@@ -134,9 +136,12 @@ def play(page: Any, slides: list[Slide]) -> Iterator[Played]:
             ".every(host => host.dataset.ready === '')"
         )
         before = lines = page.evaluate(_LINES)
-        told, played.looking = page.evaluate(_LOOKING)
+        told, played.looking, text = page.evaluate(_LOOKING)
         if not told:
             played.faults.append("a figure without n, data and band")
+        for said in re.findall(r"\d+\.\d+", slide.notes["Say"] + slide.notes["Ask"]):
+            if said not in slide.shown + text:
+                played.faults.append(f"{said} is said and is not on the slide")
         if page.locator("section.present button", has_text="Show the results").count():
             shown = page.evaluate(_SHOWN)
             if shown:
@@ -219,24 +224,19 @@ def rehearse(browser: Any, decks: Path, sources: Path, session: str) -> list[Pla
         page.close()
 
 
-class StepRole(SphinxRole):
-    """The roles `click`, `set` and `expect`: a step as the speaker reads it in the notes."""
-
-    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        """Return the step in words."""
-        words = {"click": "press ", "set": "set ", "expect": "see: "}[self.name]
-        return [nodes.inline(self.rawtext, words), nodes.emphasis("", self.text), nodes.inline("", ". ")], []
-
-
-def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the roles (called by Sphinx)."""
-    for name in ("click", "set", "expect"):
-        app.add_role(name, StepRole())
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+def write_handouts(browser: Any, book: Path, target: Path) -> list[Path]:
+    """Print the pages that are handed out on A4, as PDF; return the files."""
+    page, written = browser.new_page(), []
+    for name in HANDOUTS:
+        page.goto((book / f"{name}.html").as_uri())
+        written.append(target / f"{Path(name).name}.pdf")
+        page.pdf(path=written[-1], format="A4", print_background=True)
+    page.close()
+    return written
 
 
 def main() -> int:
-    """Play the sessions of the built book; return 1 if one fails."""
+    """Play the sessions of the built book, then print its handouts; return 1 if a session fails."""
     from playwright.sync_api import sync_playwright
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -255,6 +255,8 @@ def main() -> int:
                 for fault in one.faults:
                     failed = True
                     print(f"      FAILS: {fault}")
+        for path in write_handouts(browser, ROOT / "_build/html/book", ROOT / "_build/handouts"):
+            print(path.relative_to(ROOT))
         browser.close()
     return int(failed)
 

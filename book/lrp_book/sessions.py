@@ -43,7 +43,7 @@ SHEET = """# For instructors: run sheet of session {0}
 **You will find** the plan of [session {0}](../session{0}.md) and the notes of its
 [deck](../../slides/session{0}.md), slide by slide: minute, first sentence, question, answers, next click.
 This page is not in the student edition.
-**Time:** 10 minutes to read. **To print:** the browser's print command, A4; the sheet fills two pages,
+**Time:** 10 minutes to read. **To print:** the browser's print command, A4; the sheet has at most two pages,
 without this box.
 **Next:** [the session minute by minute](session{0}.md).
 :::

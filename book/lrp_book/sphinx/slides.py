@@ -23,7 +23,7 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.config import Config
-from sphinx.util.docutils import SphinxDirective
+from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from lrp_book.sessions import BLOCKS
 from lrp_companion.checks import InputError
@@ -317,6 +317,15 @@ def add_template(app: Sphinx, config: Config) -> None:
     config.templates_path.append(str(Path(__file__).parent / "templates"))
 
 
+class StepRole(SphinxRole):
+    """The roles `click`, `set` and `expect`: a step as the speaker reads it in the notes."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        """Return the step in words."""
+        words = {"click": "press ", "set": "set ", "expect": "see: "}[self.name]
+        return [nodes.inline(self.rawtext, words), nodes.emphasis("", self.text), nodes.inline("", ". ")], []
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension (called by Sphinx)."""
     app.add_directive("cell", CellDirective)
@@ -324,6 +333,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("answers", NotesDirective)
     for name in BLOCKS[2:]:
         app.add_directive(name, OnNoSlide)
+    for name in ("click", "set", "expect"):
+        app.add_role(name, StepRole())
     app.connect("config-inited", add_template)
     app.connect("builder-inited", stage_reveal)
     # After `assets` has chosen what the page loads.
