@@ -102,7 +102,9 @@ checkout by `python3 packaging/build.py WHEELS`.
     python -m pip install --find-links WHEELS --no-deps lrp-companion-model
     jupyter lab
 
-The records are here as far as the chapter draws them; whole they are in a checkout and in a release.
+Open the notebook next to this file; it runs in two or three minutes. A record may hold fewer methods and
+columns here than its manifest names: what the chapter draws. Whole it is in a checkout and in a release.
+Links to other chapters and pages work in the book.
 """
 
 

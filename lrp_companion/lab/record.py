@@ -187,7 +187,12 @@ def open_record(name: str, *, results: str | os.PathLike[str] = "results", addre
     if not parts:
         no_address = "" if address else f", and {RECORDS} names no address to fetch it from"
         got, expected = f"{name!r}, not in {folder}{no_address}", "a record, such as sst2-12"
-        raise SourceError("open_record", got=got, expected=expected, hint="results/README.md lists them")
+        raise SourceError(
+            "open_record",
+            got=got,
+            expected=expected,
+            hint="results/README.md lists them; a zip has what its chapter draws",
+        )
     return Record(name, folder, parts)
 
 
@@ -363,7 +368,13 @@ def _tokens(part: Any, site: str, methods: Collection[str] | None) -> pd.DataFra
         rest = {name: of for name, of in part.items() if name != "special"}
         part = rest | {"tokens": part["units"], "word": ~part["special"], LOO: part["loo"]}
     maps, word = _maps(part), _by_text(part, "word")
-    named = [name for name in maps if "+" not in name and not name.startswith("loo ")]
+    ends = tuple(filter(None, ENDS.values()))
+    named = [name for name in maps if not name.endswith(ends) and not name.startswith("loo ")]
+    if lacks := [name for name in methods or () if name not in (*named, "loo")]:
+        hint = "tokens() without methods has all"
+        raise InputError(
+            "Record.tokens", got=f"methods {lacks}", expected="methods of this record", hint=hint
+        )
     named = [name for name in named if methods is None or name in methods]
     columns = {"special": [~of for of in word], "loo": maps[LOO]}
     columns |= {name: maps.get(f"{name}{ENDS[site]}", maps[name]) for name in named}

@@ -199,12 +199,8 @@ def removal_order(
 
     MoRF takes the most relevant first, LeRF the least relevant first (Samek et al. 2017; section 4.1 of the
     paper). In reading order, the removable tokens are cut into chunks of `chunk` neighbours (the last may be
-    shorter). Chunks are ranked by their summed relevance; equal chunks leave in reading order.
-
-    Parameters
-    ----------
-    scores : shape (T,).
-    removable : bool, shape (T,), False for tokens that stay (special ones); by default all may leave.
+    shorter). Chunks are ranked by their summed relevance; equal chunks leave in reading order. `removable` is
+    bool, shape (T,): False for tokens that stay (special ones).
 
     >>> [step.tolist() for step in removal_order([0.1, 0.9, 0.5, 0.2], order="lerf", chunk=2)]
     [[2, 3], [0, 1]]

@@ -62,16 +62,10 @@ def drawing(
     width: float = FIGURE_WIDTH,
     **options: Any,
 ) -> tuple[Drawing, list[Axes]]:
-    """Return an empty figure in the house's look and its axes, row by row.
+    """Return an empty figure (inches) in the house's look and its axes, row by row; `alt` says what is drawn.
 
     What is added later (titles, legends) takes the look too if the drawing function runs under
-    `mpl.rc_context(LOOK)`.
-
-    Parameters
-    ----------
-    alt : one sentence on what is drawn, for readers who do not see it.
-    rows, columns, height, width : the grid of axes and the figure's size in inches.
-    options : further options of `Figure.subplots`, such as `sharey=True`.
+    `mpl.rc_context(LOOK)`. Further options are those of `Figure.subplots`.
 
     >>> figure, (axes,) = drawing("Nothing yet.")
     >>> figure

@@ -59,15 +59,7 @@ def diverging(values: Any) -> np.ndarray:
 
     Lightness falls in equal steps with |value|, on both sides alike, so order and size survive in grey (but
     not the sign: views show it by a line or a direction as well). Colours are mixed in OKLab (Ottosson 2020).
-
-    Parameters
-    ----------
-    values : any shape; NaN is grey.
-
-    Returns
-    -------
-    ndarray
-        sRGB in [0, 1], shape (..., 3).
+    Values of any shape give sRGB in [0, 1], shape (..., 3); NaN is grey.
 
     >>> hexes([-1, 0, 1])
     ['#3f90dd', '#fafafa', '#d16e0d']

@@ -141,11 +141,7 @@ def terminal_table(attribution: Attribution, *, colour: bool = True, width: int 
     """Return one line per token: the token, its score, and a bar: left is against the class, right for it.
 
     The longest bar is the largest |score| among the words; a special token's bar beyond it ends in an arrow.
-
-    Parameters
-    ----------
-    colour : use ANSI colours: orange and blue bars, special tokens dim.
-    width : columns to fill; the terminal's by default, 80 where there is none.
+    The width is the terminal's by default, 80 where there is none.
 
     >>> record = Attribution(("[CLS]", "fine"), [-0.1, 0.2], 1, 2.5, [True, False], "loo")
     >>> print(terminal_table(record, colour=False, width=40))
