@@ -52,17 +52,10 @@ def perturbation_paths(
 ) -> list[dict[str, Any]]:
     """Follow MoRF and LeRF step by step: the removed tokens and the remaining logit, in one dict per text.
 
-    Parameters
-    ----------
-    maps : method to one attribution per text, as `attribute` gives it; all explain the same class.
-
-    Returns
-    -------
-    list
-        `tokens`, `special`, `label`, `logit` of the whole text, and under `methods` for each method `scores`,
-        and for "morf" and "lerf" a dict of `steps` (which tokens go at each), `logits` (of the whole text and
-        after each step) and `mean`, the curve's `mean_logit`.
-        Special tokens are never removed.
+    `maps` has for each method one attribution per text, all of the same class. A dict has `tokens`,
+    `special`, `label`, `logit` of the whole text, and under `methods` for each method `scores`, and for "morf"
+    and "lerf" a dict of `steps` (which tokens go at each), `logits` (of the whole text and after each step)
+    and `mean`, the curve's `mean_logit`. Special tokens are never removed.
     """
     encoded = clf.encode(list(texts), truncate=truncate)
     return [
