@@ -53,9 +53,9 @@ def perturbation_paths(
     """Follow MoRF and LeRF step by step: the removed tokens and the remaining logit, in one dict per text.
 
     `maps` has for each method one attribution per text, all of the same class. A dict has `tokens`,
-    `special`, `label`, `logit` of the whole text, and under `methods` for each method `scores`, and for "morf"
-    and "lerf" a dict of `steps` (which tokens go at each), `logits` (of the whole text and after each step)
-    and `mean`, the curve's `mean_logit`. Special tokens are never removed.
+    `special`, `label`, `logit` of the whole text, and under `methods` for each method `scores`, and for
+    "morf" and "lerf" a dict of `steps` (which tokens go at each), `logits` (of the whole text and after each
+    step) and `mean`, the curve's `mean_logit`. Special tokens are never removed.
     """
     encoded = clf.encode(list(texts), truncate=truncate)
     return [

@@ -86,7 +86,7 @@ def at_map(
 ) -> np.ndarray:
     """Turn r of raw maps into r of maps that are rescaled as by `normalise`.
 
-    `sums` and `sizes`, sum R and sum |R| over the tokens that count, of explanation and LOO, are shaped like r.
+    `sums` and `sizes`, sum R and sum |R| over the tokens that count, of map and LOO, are shaped like r.
 
     >>> sums, sizes = (np.array([-2.0]), np.array([1.0])), (np.array([3.0]), np.array([1.0]))
     >>> at_map(np.array([0.5]), "sum-to-one", sums=sums, sizes=sizes)
