@@ -30,6 +30,7 @@ OPERATORS = {
     ast.Div: "/*",
     ast.MatMult: "@*",
     ast.Pow: ("**", "*"),
+    ast.BitAnd: "&|",
 }
 CALLS = {
     "sum": ("mean", "max"),

@@ -83,7 +83,7 @@ def test_page_renders_and_asks_no_other_host(opened: tuple[str, Any, Watch]) -> 
     assert watch.nothing(), watch
     assert seen["asked"] == seen["typeset"] and not seen["failed"], seen
     assert not seen["broken"], seen
-    if name.startswith("notebooks/"):
+    if name.startswith("notebooks/0"):
         assert seen["pictures"] > 0, seen
 
 
