@@ -783,7 +783,8 @@ MUTATIONS: list[Mutation] = [
          "test_mask_gradient.py"),
     faith("error relative to the map", ".sum(-1) / np.abs(loo).sum()", ".sum(-1) / np.abs(maps).sum(-1)",
           "test_anytime.py::test_r_and_error_are_of_the_map_at_that_step"),
-    names("an option twice", "or not value or key in options", "or not value"),
+    names("an option twice", "or not value or key in options", "or not value",
+          "test_errors.py::test_a_method_that_is_named_with_its_options"),
     names("one bypassed layer is a number", 'if len(values) > 1 or key == "bypass" else values[0]',
           "if len(values) > 1 else values[0]"),
     # beside means, and what is said of the paper's claims
