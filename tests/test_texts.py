@@ -150,3 +150,9 @@ def test_two_texts_of_a_data_set_are_no_pair(three: Classifier) -> None:
     with pytest.raises(InputError, match="text 0 of type DataFrame"):
         three.encode(pandas.DataFrame({"text": PAIR}))
     assert three.encode(PAIR)[0].pair == PAIR[1]
+
+
+@pytest.mark.parametrize("texts", ["a film [SEP] the plot", ("a [CLS] film", "the plot")])
+def test_a_special_token_that_is_typed_is_refused(clf: Classifier, texts: object) -> None:
+    with pytest.raises(InputError, match="the special token .* in it"):
+        attribute(clf, texts, method="attnlrp")
