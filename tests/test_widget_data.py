@@ -39,5 +39,5 @@ def test_decks_weigh_less_than_a_megabyte_and_load_the_chapters_data(html: Path)
     for deck in sorted((html / "book/slides").glob("session*.html")):
         text = deck.read_text(encoding="utf-8")
         assert len(text.encode()) < 1_000_000, deck.name
-        if deck.stem != "session1":
+        if deck.stem == "session2":
             assert set(loads.findall(text)) & chapter, deck.name
