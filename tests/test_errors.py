@@ -95,7 +95,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("llama", {"completion": " warm", "position": 1}, AWAY),
     ("llama", {"completion": " warm dull", "contrast": " dull"}, "as many tokens as the completion, 2"),
     ("llama", {"completion": " warm", "contrast": " dull", "output": "margin"}, "output 'margin'"),
-    ("llama", {"inputs": ["a film", "dull"], "completion": [" warm"] * 3}, "2 prompts, and 3 and 2 to follow"),
+    ("llama", {"inputs": ["a film", "dull"], "completion": [" warm"] * 3}, "2 prompts, and 3 and 2"),
     ("llama", {"target": " the film" * 40}, "tokens, .' the', .*; expected the text of one token"),
 ]
 
