@@ -68,7 +68,9 @@ def _crossing_words(rows: list[Any], name: str) -> str:
         return f"at no length measured, up to {rows[-1]['tokens']} tokens, in every repeat"
     if below is None:
         shortest = above == rows[0]["tokens"]
-        return f"at every length measured, from {above} tokens on" if shortest else f"below {above} tokens"
+        return (
+            f"at every length measured, from {above} tokens on" if shortest else f"{above} tokens, or fewer"
+        )
     return f"between {below} and {above} tokens"
 
 
