@@ -27,6 +27,7 @@ EXECUTED = ROOT / "_build" / "executed"
 LIMIT = 5_000_000
 """Bytes of a zip."""
 HIDDEN = re.compile(r"0x[0-9a-f]+|<script.*?</script>", re.DOTALL)
+WIDGET = 'class="lrp-widget"'
 IN_LAB = ("03", "06", "09")
 """Chapters that are run in JupyterLab, where their widgets are looked at."""
 
@@ -63,13 +64,13 @@ def run(notebook: Path, variables: dict[str, str]) -> None:
 
 
 def said(notebook: Path) -> list[str]:
-    """What each cell of an executed notebook has printed: no images, no addresses of objects, no data of
-    widgets (a model computes some of them: their last digit is not always the same).
+    """What each cell of an executed notebook has printed: no images, no addresses of objects, no pictures and
+    data of widgets (a model computes some of them: their last digit is not always the same).
     """
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     outputs = [[of.get("data", of) for of in cell.get("outputs", [])] for cell in cells]
-    texts = [[of[kind] for of in each for kind in of if kind.startswith("text")] for each in outputs]
-    return [HIDDEN.sub("", "".join(line for text in each for line in text)) for each in texts]
+    texts = [["".join(of[kind]) for of in each for kind in of if kind.startswith("text")] for each in outputs]
+    return [HIDDEN.sub("", "".join(text for text in each if WIDGET not in text)) for each in texts]
 
 
 def in_jupyterlab(notebook: Path, folder: Path, variables: dict[str, str]) -> None:
