@@ -82,6 +82,18 @@ def test_trainings_are_one_axis_and_an_interval_takes_them_in() -> None:
     assert interval(gain)["mean"].dims == ("site", "tokens", "statistic")
 
 
+def test_tokens_have_the_methods_that_are_asked_for_and_no_others() -> None:
+    """A call with "+" in its name was left out without a word, and so was a typing error."""
+    record = open_record("edge-formula/sst2-companion")
+    sinks = "lrp:cut=key+sinks"
+    frame = record.tokens(site="word+position", methods=[sinks])
+    maps = load_run(record.folder / "edge-formula/sst2-companion").maps(sinks, site="word+position")
+    assert {*frame} - {"training"} == {"text", "place", "special", "loo", sinks}
+    np.testing.assert_array_equal(frame[sinks], np.concatenate(maps))
+    with pytest.raises(lrp.InputError, match="methods \\['atnlrp'\\]"):
+        record.tokens(methods=["attnlrp", "atnlrp"])
+
+
 def test_a_record_that_is_not_there_is_told() -> None:
     with pytest.raises(lrp.SourceError, match=r"sst2-13.*README"):
         lrp.open_record("sst2-13", results=RESULTS)

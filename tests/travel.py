@@ -39,10 +39,8 @@ def kernel(python: Path, folder: Path) -> dict[str, str]:
     spec = {"argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]}
     spec |= {"display_name": "Python 3 (ipykernel)", "language": "python"}
     (kernels / "kernel.json").write_text(json.dumps({**spec, "env": {"PYTHONPATH": ""}}))
-    return {
-        "JUPYTER_PATH": str(folder / "jupyter"),
-        "OMP_NUM_THREADS": "1",
-    }  # threads beside others wait for each other
+    # one thread, as in the book: beside other work threads wait for each other
+    return {"JUPYTER_PATH": str(folder / "jupyter"), "OMP_NUM_THREADS": "1"}
 
 
 def run(notebook: Path, variables: dict[str, str]) -> None:
