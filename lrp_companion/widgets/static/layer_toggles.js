@@ -520,7 +520,9 @@ class Panel {
   paint() {
     const { known } = this, live = this.model.get("live");
     if (!known) return;
-    const before = live && !known.engine ? " Computed when this page was made, with unrounded weights; LRP in steps of 1/127." : "";
+    const before = live && !known.engine
+      ? " Computed when this page was made, with unrounded weights; LRP in steps of 1/127."
+      : "";
     const counts = (/** @type {number} */ _, /** @type {number} */ i) => !known.special[i];
     const flat = known.maps.loo && Math.max(...known.maps.loo.filter(counts).map(Math.abs)) < FLAT;
     const warning = `No word moves the logit by ${FLAT} when it is hidden: r says nothing here.`;
