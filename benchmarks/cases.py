@@ -24,11 +24,11 @@ from benchmarks import peers
 from benchmarks.clock import Shape, interleaved, multiplier, ratio, slope
 from lrp_companion.lab.perturbation_paths import shared_curves
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.masks import path_masks
 from lrp_companion.methods import explain, removal_evaluator
 from lrp_companion.metrics import pearson, perturbation_curve
 from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.propagation import all_masks, some_masks
+from lrp_companion.schema import path_masks
 from lrp_companion.sources import Dataset
 from lrp_companion.tape.encoder import Encoder, pad
 from lrp_companion.toys.linear_attention import LinearAttention

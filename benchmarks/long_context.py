@@ -125,7 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
         options |= {"recompute": not given.all_layers}
         print(json.dumps(once(given.inner, given.layers, given.tokens[0], **options)))
         return 0
-    from lrp_companion.provenance import surroundings
+    from lrp_companion.lab.execute import surroundings
 
     config = {"layers": given.layers, **SHAPE, "vocabulary": VOCABULARY, **options, "seed": 0}
     config["recompute"] = not given.all_layers

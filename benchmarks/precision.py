@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks import pages
+from lrp_companion.lab.execute import surroundings
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
-from lrp_companion.provenance import surroundings
 from lrp_companion.sources import load_dataset
 
 RECORD = pages.ROOT / "results" / "precision.json"

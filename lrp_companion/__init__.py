@@ -19,7 +19,7 @@ _HOME = {
     "layer_relevance": "methods",
     "removal_evaluator": "methods",
     "check": "model_check",
-    "symmetries": "invariance",
+    "symmetries": "model_check",
     "load_classifier": "loading.classifier",
     "Classifier": "loading.classifier",
     "LinearAttention": "toys.linear_attention",

@@ -242,10 +242,10 @@ class Attribution(Record):
         ------
         InputError : another ending, or a folder that does not exist.
         """
-        from lrp_companion.show import export, tokens  # the one import upward; pyproject.toml names it
+        from lrp_companion.show import tokens  # the one import upward; pyproject.toml names it
 
-        if export.ending("Attribution.save", path) == ".json":
-            export.write("Attribution.save", path, (self.to_json() + "\n").encode())
+        if tokens.ending("Attribution.save", path) == ".json":
+            tokens.write("Attribution.save", path, (self.to_json() + "\n").encode())
             return
         with extra("Attribution.save"):
             tokens.token_heatmap(self, titles=None if title is None else [title]).save(path)
@@ -359,11 +359,11 @@ class Completion(list[Attribution]):
         InputError : another ending, or a folder that does not exist.
         """
         with extra("Completion.save"):
-            from lrp_companion.show import export, tokens  # upward, as `Attribution.save`
+            from lrp_companion.show import tokens  # upward, as `Attribution.save`
 
-            kind = export.ending("Completion.save", path)
+            kind = tokens.ending("Completion.save", path)
             if kind == ".json":
-                export.write("Completion.save", path, (self.to_json() + "\n").encode())
+                tokens.write("Completion.save", path, (self.to_json() + "\n").encode())
             elif kind == ".html":
                 from lrp_companion.widgets import TokenHeatmap
 

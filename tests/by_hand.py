@@ -10,10 +10,9 @@ import numpy as np
 
 import lrp_companion as lrp
 from lrp_companion.attribution import Attribution
-from lrp_companion.masks import masks_on_paths
 from lrp_companion.methods import removal_evaluator
 from lrp_companion.metrics import agreement, perturbation_curve
-from lrp_companion.schema import Protocol
+from lrp_companion.schema import Protocol, masks_on_paths
 
 
 @dataclass

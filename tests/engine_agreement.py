@@ -23,9 +23,9 @@ import torch
 from front.check import ROOT, find_deno
 
 import lrp_companion as lrp
+from lrp_companion.lab.execute import surroundings
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.page import browser_engine
-from lrp_companion.provenance import surroundings
 
 RECORD = ROOT / "results" / "browser-engine" / "companion.json"
 LONG = 60

@@ -40,10 +40,10 @@ from lrp_companion.cli import main as command_line
 from lrp_companion.lab.execute import execute
 from lrp_companion.lab.load import load_run
 from lrp_companion.lab.review_jobs import TextJobs
+from lrp_companion.loading.images import read_image
 from lrp_companion.methods import METHODS, options_of
 from lrp_companion.methods.common import targets_of
 from lrp_companion.schema import MAP_CHOICES, REMOVALS, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
-from lrp_companion.sources.image_file import read_image
 
 PATIENCE = 30  # seconds of work, or ten times as many of waiting, after which a call counts as hanging
 CASES = 10_000

@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {
-    "rules, masks, propagation, tape": ("rules.py", "masks.py", "propagation.py", "tape"),
+    "rules, propagation, tape": ("rules.py", "propagation.py", "tape"),
     "families": ("families",),
     "methods, registry": ("methods", "registry.py", "__init__.py"),
     "records, words, schema, checks": (
@@ -29,8 +29,8 @@ ROOMS = {
     "metrics, show": ("metrics", "show"),
     "widgets (Python)": ("widgets",),
     "toys": ("toys",),
-    "check, cli": ("model_check.py", "invariance.py", "cli.py", "cli_options.py", "terminal.py"),
-    "lab": ("lab", "provenance.py"),
+    "check, cli": ("model_check.py", "cli.py", "__main__.py", "terminal.py"),
+    "lab": ("lab",),
     "page": ("page",),
 }  # fmt: skip
 """What each room of `lrp_companion` holds."""

@@ -126,13 +126,13 @@ walk = of("propagation.py", "test_propagation.py")
 image = of("toys/linear_attention.py", "test_linear_attention.py")
 product = of("toys/__init__.py", "test_product.py")
 faith = of("metrics/faithfulness.py", "test_metrics.py")
-axiom = of("metrics/axioms.py", "test_metrics.py")
+axiom = of("metrics/faithfulness.py", "test_metrics.py")
 statistic = of("metrics/statistics.py", "test_metrics.py")
 loo = of("methods/perturbation.py", "test_text_methods.py")
 words = of("words.py", "test_words.py")
 attribution = of("attribution.py", "test_attribution.py")
 resampled = of("metrics/statistics.py", "test_boards.py")
-masks = of("masks.py", "test_masks.py")
+masks = of("schema.py", "test_masks.py")
 levels = of("methods/lrp.py", "test_levels.py")
 ENGINE_MAPS = "test_browser_engine.py::test_every_map_is_pythons_on_the_same_weights"
 ENGINE_MASKS = "test_browser_engine.py::test_masks_and_half_open_layers_are_the_lattices"
@@ -184,7 +184,7 @@ kept = of("tape/attention.py", "test_mask_gradient.py")
 hybrid = of("methods/mask_gradient.py", "test_hybrid.py")
 shapley = of("methods/perturbation.py", "test_shapley.py")
 symmetry = of("families/symmetries.py", "test_symmetries.py")
-moves = of("invariance.py", "test_symmetries.py")
+moves = of("model_check.py", "test_symmetries.py")
 counts = of("schema.py", "test_grid.py")
 names = of("methods/__init__.py", "test_method_options.py::TestNames")
 packed = of("tape/packed.py", "test_packed.py")
@@ -204,8 +204,8 @@ grid = of("metrics/grid.py", "test_grid.py")
 folder = of("lab/folder.py", "test_run_folder.py")
 own, classes = (of(f"sources/{name}.py", "test_own_data.py") for name in ("data_sets", "dataset"))
 terminal = of("terminal.py", "test_terminal.py")
-compute = of("loading/compute.py", "test_compute.py")
-answer_jobs = of("lab/answer_jobs.py", "test_answer_runs.py")
+compute = of("loading/comparison.py", "test_compute.py")
+answer_jobs = of("lab/review_jobs.py", "test_answer_runs.py")
 answer_run = of("lab/load.py", "test_answer_runs.py")
 word_table = of("lab/word_table.py", "test_word_table.py")
 
@@ -600,7 +600,7 @@ MUTATIONS: list[Mutation] = [
     Mutation("sentences: texts are embedded once", "loading/classifier.py",
              "return self if whole.identity is self.identity else", "return self or",
              ("test_sentences.py::test_several_targets_a_contrast_and_a_target_that_is_missing",)),
-    Mutation("sentences: any head", "loading/sentences.py", "if not np.allclose(",
+    Mutation("sentences: any head", "loading/formats.py", "if not np.allclose(",
              "if False and np.allclose(",
              ("test_sentences.py::test_a_head_whose_probabilities_are_no_softmax_is_refused",)),
     Mutation("sentences, chat: an option without effect", "loading/texts.py", "if unused:", "if False:",
@@ -616,7 +616,7 @@ MUTATIONS: list[Mutation] = [
                file="loading/comparison.py"),
     loaded("NaN in scores", "if np.isfinite(values).all():", "if values.size >= 0:",
            file="methods/common.py"),
-    Mutation("regression: one output is a class", "loading/model_card.py",
+    Mutation("regression: one output is a class", "loading/reading.py",
              "not wiring.of_vocabulary and config.num_labels == 1", "False", ("test_regression.py",)),
     Mutation("regression: margin", "methods/common.py", 'output != "logit" and clf.regression', "False",
              ("test_regression.py",)),

@@ -13,9 +13,9 @@ from tiny_models import pre_norm
 
 import lrp_companion as lrp
 from lrp_companion import cli
-from lrp_companion.lab.answer_jobs import AnswerJobs, agreements
 from lrp_companion.lab.execute import execute
 from lrp_companion.lab.load import AnswerRun, load_run
+from lrp_companion.lab.review_jobs import AnswerJobs, agreements
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.sources import load_dataset
 

@@ -12,9 +12,9 @@ import transformers
 from tiny_models import TEXTS, pre_norm, randomise, wordpiece
 
 import lrp_companion as lrp
-from lrp_companion.invariance import symmetries
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import kept_logits, layer_relevance
+from lrp_companion.model_check import symmetries
 from lrp_companion.tape.encoder import Encoder
 
 PUBLISHED: dict[str, Any] = {

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from lrp_book.records.mnist_grid import EXPLAINED, MnistGridJobs
 
-from lrp_companion.lab.axes import points
 from lrp_companion.lab.boards import digit_means
 from lrp_companion.lab.digit_invariance import EXPLAINERS, invariance_table, train_pair
 from lrp_companion.lab.execute import execute
+from lrp_companion.lab.folder import points
 from lrp_companion.lab.load import MnistGridRun, load_run
 from lrp_companion.lab.paper.tables import ACCURACY, PAIRS, accurate_variants
 from lrp_companion.metrics import bootstrap_mean

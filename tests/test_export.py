@@ -14,7 +14,7 @@ from PIL import Image
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.show import token_heatmap
-from lrp_companion.show.export import FORMS
+from lrp_companion.show.tokens import FORMS
 
 HOSTILE = r"\input{x} 50% $x_1$ & #{~^} <script>alert(1)</script> “ü” 中"
 TOKENS = ("[CLS]", *HOSTILE.split(" "), "[SEP]")

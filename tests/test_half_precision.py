@@ -10,7 +10,7 @@ from tiny_models import FAMILIES, IMAGE_FAMILIES, TEXTS, build
 import lrp_companion as lrp
 from lrp_companion.checks import ModelError
 from lrp_companion.families.wiring import RootMeanSquare
-from lrp_companion.loading import compute
+from lrp_companion.loading import comparison
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import layer_lattice
 
@@ -76,7 +76,7 @@ def test_what_overflows_in_float16_says_so() -> None:
 @pytest.mark.parametrize("has", [False, True])
 def test_a_cpu_without_bfloat16_is_told_once(has: bool, monkeypatch: pytest.MonkeyPatch, recwarn) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx2": True, "avx512_bf16": has})
-    compute.warn_of_slow_products.cache_clear()
+    comparison.warn_of_slow_products.cache_clear()
     for dtype in ("float32", "bfloat16", "bfloat16"):
         load_classifier(*build("bert"), dtype=dtype)
     told = [str(one.message) for one in recwarn if "float32 is about seven times as fast" in str(one.message)]

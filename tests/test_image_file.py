@@ -14,7 +14,7 @@ from transformers.image_utils import load_image
 import lrp_companion as lrp
 from lrp_companion.checks import InputError
 from lrp_companion.cli import main
-from lrp_companion.sources.image_file import read_image
+from lrp_companion.loading.images import read_image
 
 VIT = str(Path(__file__).resolve().parent.parent / "training" / "vit")
 

@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lrp_companion.lab.axes import EXAMPLES_OF
+from lrp_companion.lab.folder import EXAMPLES_OF
 from lrp_companion.lab.load import load_run
-from lrp_companion.masks import bypassed, mask_number
-from lrp_companion.schema import Protocol
+from lrp_companion.schema import Protocol, bypassed, mask_number
 
 ROOT = Path(__file__).resolve().parent.parent
 SPARE = 12 << 20

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lrp_companion.masks import NONE, PATHS, bypassed, mask_label, mask_number, masks_on_paths, path_masks
+from lrp_companion.schema import NONE, PATHS, bypassed, mask_label, mask_number, masks_on_paths, path_masks
 
 LAYER = st.integers(min_value=1, max_value=64)
 MASK = st.frozensets(LAYER)

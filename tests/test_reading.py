@@ -13,7 +13,7 @@ from torch import nn
 
 from lrp_companion.checks import ModelError
 from lrp_companion.loading.classifier import load_classifier
-from lrp_companion.loading.model_card import fingerprint_of
+from lrp_companion.loading.reading import fingerprint_of
 from lrp_companion.methods import attribute
 from lrp_companion.methods.common import finite
 

@@ -14,8 +14,8 @@ from lrp_book.records import real
 from tiny_models import TEXTS, build
 
 import lrp_companion as lrp
-from lrp_companion.masks import masks_on_paths
 from lrp_companion.metrics.faithfulness import perturbation_curve
+from lrp_companion.schema import masks_on_paths
 
 RESULTS = str(Path(__file__).parents[1] / "results")
 LM = f"{RESULTS}/smollm2"

@@ -37,10 +37,9 @@ from lrp_companion.lab.paper.primary import (
     summary,
 )
 from lrp_companion.lab.paper.published import FINGERPRINTS, SINGLE, SLOPE, SPECS, paper_table, weights
-from lrp_companion.masks import mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
-from lrp_companion.schema import PROTOCOLS, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
+from lrp_companion.schema import PROTOCOLS, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, mask_label, path_masks
 
 ROOT = Path(__file__).resolve().parent.parent
 METHODS = ("loo", "ig", "rollout", "gradient-x-input", "attnlrp", "cp-lrp")

@@ -24,8 +24,7 @@ from PIL import Image
 import lrp_companion
 from lrp_companion.cli import main
 from lrp_companion.lab import execute, review_jobs
-from lrp_companion.lab.axes import DEFAULT_METHODS
-from lrp_companion.lab.folder import read_folder
+from lrp_companion.lab.folder import DEFAULT_METHODS, read_folder
 from lrp_companion.lab.load import load_run
 from lrp_companion.sources import load_dataset
 from lrp_companion.sources.data_sets import VARIABLE

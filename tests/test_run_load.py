@@ -14,17 +14,24 @@ from by_hand import ByHand, by_hand, masks_by_hand
 from tiny_models import TEXTS, reviews
 
 from lrp_companion.attribution import SITE_PARTS, SITES, scores_at
-from lrp_companion.lab.axes import DEFAULT_METHODS, round_bits
 from lrp_companion.lab.digit_invariance import NET_VARIANTS, MnistJobs, invariance_table, train_pair
 from lrp_companion.lab.execute import execute
+from lrp_companion.lab.folder import DEFAULT_METHODS, round_bits
 from lrp_companion.lab.load import MnistRun, TextRun, load_run
 from lrp_companion.lab.perturbation_paths import shared_curves
 from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.loading.classifier import Classifier, load_classifier
-from lrp_companion.masks import masks_on_paths
 from lrp_companion.methods import attribute, layer_lattice, removal_evaluator
 from lrp_companion.metrics import agreement, perturbation_curve
-from lrp_companion.schema import MAP_CHOICES, REMOVALS, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, Protocol
+from lrp_companion.schema import (
+    MAP_CHOICES,
+    REMOVALS,
+    STATISTICS,
+    TARGET_CHOICES,
+    TOKEN_CHOICES,
+    Protocol,
+    masks_on_paths,
+)
 from lrp_companion.sources import load_dataset
 from lrp_companion.sources.dataset import Dataset
 

@@ -14,9 +14,9 @@ from tiny_models import BERT_LIKE, IMAGE_FAMILIES, PRE_NORM, build, vision, word
 
 import lrp_companion as lrp
 from lrp_companion.families.symmetries import SYMMETRIES, DoesNotFit, Draw
-from lrp_companion.invariance import Symmetries, exact_copy, maps_by, moves_between, symmetries
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import method_call
+from lrp_companion.model_check import Symmetries, exact_copy, maps_by, moves_between, symmetries
 
 TEXTS = ["a film of rare grace", "the plot was dull !"]
 AT_WORDS = {"gradient x input, word", "AttnLRP, word", "CP-LRP, word", "IG (n_steps 8, baseline zero)"}

@@ -16,7 +16,7 @@ from PIL import Image
 from lrp_companion.attribution import Attribution
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.show import dots, lines, table, terminal_table, token_heatmap
-from lrp_companion.show.canvas import Drawing
+from lrp_companion.show.figures import Drawing
 from lrp_companion.show.palette import INK, diverging, hexes, styles
 
 HOSTILE = (

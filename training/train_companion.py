@@ -32,7 +32,7 @@ import transformers
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
 from lrp_companion.families.mean_pooled import MeanPooledBertForSequenceClassification
-from lrp_companion.provenance import surroundings
+from lrp_companion.lab.execute import surroundings
 from lrp_companion.sources import clean
 
 LABELS = {0: "negative", 1: "positive"}

@@ -19,7 +19,7 @@ import torch
 import transformers
 from torch import nn
 
-from lrp_companion.loading.model_card import fingerprint_of
+from lrp_companion.loading.reading import fingerprint_of
 from lrp_companion.propagation import some_masks
 from lrp_companion.tape.encoder import Encoder
 

@@ -21,8 +21,8 @@ from sphinx.util.docutils import SphinxDirective
 from lrp_companion.lab.paper.published import paper_table
 from lrp_companion.lab.paper.tables import MAP_SUFFIXES, PAIR_NAMES, PAIRS, PAPER_METHODS
 from lrp_companion.lab.record import interval, open_record
-from lrp_companion.masks import mask_label
 from lrp_companion.registry import label_of
+from lrp_companion.schema import mask_label
 from lrp_companion.show.tables import TABLE_CSS
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from lrp_companion.checks import InputError
-from lrp_companion.lab.axes import points
+from lrp_companion.lab.folder import points
 from lrp_companion.lab.load import MAPS, MnistGridRun, TextRun
 from lrp_companion.lab.paper.published import paper_table
 from lrp_companion.lab.paper.tables import PAIRS, dataset_of, mean_of_nets

@@ -9,7 +9,7 @@ from typing import Any
 
 from lrp_companion.attribution import SITES
 from lrp_companion.checks import InputError, as_path
-from lrp_companion.cli_options import DATA_DIR, MODEL, RULES, Command, either, loaded, names, registered
+from lrp_companion.cli import DATA_DIR, MODEL, RULES, Command, either, loaded, names, registered
 from lrp_companion.schema import MAP_CHOICES
 from lrp_companion.terminal import check_output, complain, printable, say, visible
 
@@ -147,8 +147,7 @@ def _chosen(args: argparse.Namespace, allowed: Sequence[str]) -> dict[str, Any]:
 def _texts(args: argparse.Namespace, device: str, own: bool) -> Any:
     answers = args.completion is not None or args.write is not None
     options = _chosen(args, ((ANSWERS if answers else TEXTS) + (OWN if own else ())))
-    from lrp_companion.lab.answer_jobs import AnswerJobs
-    from lrp_companion.lab.review_jobs import TextJobs
+    from lrp_companion.lab.review_jobs import AnswerJobs, TextJobs
     from lrp_companion.sources import load_dataset
 
     columns = {"text": args.text, "pair": args.completion or args.pair, "label": args.label}

@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import datetime
 import os
+import platform
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import torch
 from tqdm import tqdm
 
+from lrp_companion import __version__
 from lrp_companion.checks import InputError, as_path
 from lrp_companion.lab.folder import (
     FORMAT,
@@ -29,7 +34,6 @@ from lrp_companion.lab.folder import (
     read_folder,
     read_manifest,
 )
-from lrp_companion.provenance import surroundings
 
 
 class Jobs:
@@ -165,3 +169,46 @@ def _session(folder: RunFolder, jobs: Jobs, processes: int) -> Iterator[None]:
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+PACKAGES = ("torch", "transformers", "numpy", "captum", "accelerate", "pyarrow")
+
+
+def surroundings() -> dict[str, Any]:
+    """Return versions, commit and hardware, for a manifest."""
+    versions = {
+        "python": platform.python_version(),
+        "lrp_companion": __version__,
+        **{name: _version(name) for name in PACKAGES},
+    }
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    cpu = next(names, cpu)
+    hardware: dict[str, Any] = {"cpu": cpu, "cores": os.cpu_count(), "threads": torch.get_num_threads()}
+    if torch.cuda.is_available():
+        hardware["gpus"] = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
+    return {"versions": versions, "commit": _commit(), "hardware": hardware}
+
+
+def _version(name: str) -> str | None:
+    """The version of a package; None where it is not installed, as extras may be."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The commit of the checkout that this package runs from; None outside a checkout.
+
+    It ends with "+" if files differ from it.
+    """
+    here = Path(__file__).parents[1]
+    command = ["git", "-C", str(here), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return told.strip() if (here / ".git").exists() else None

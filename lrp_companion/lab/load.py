@@ -20,9 +20,18 @@ import xarray as xr
 
 from lrp_companion.attribution import scores_at
 from lrp_companion.checks import InputError, SourceError, as_path, choose
-from lrp_companion.lab.axes import ANSWERS_TASK, EMBEDDING_PARTS, OWN_TASK, SUMS, Axes, points
-from lrp_companion.lab.folder import JOB, MANIFEST, Tables, read_manifest
-from lrp_companion.masks import bypassed, mask_number
+from lrp_companion.lab.folder import (
+    ANSWERS_TASK,
+    EMBEDDING_PARTS,
+    JOB,
+    MANIFEST,
+    OWN_TASK,
+    SUMS,
+    Axes,
+    Tables,
+    points,
+    read_manifest,
+)
 from lrp_companion.metrics.grid import AXES, at_map
 from lrp_companion.schema import (
     AXIS_OPTIONS,
@@ -33,7 +42,9 @@ from lrp_companion.schema import (
     TARGET_CHOICES,
     TOKEN_CHOICES,
     Protocol,
+    bypassed,
     counted,
+    mask_number,
 )
 
 Explanation = str | Iterable[int]

@@ -24,14 +24,20 @@ from lrp_companion.families.tasks import (
     logits_of_output,
 )
 from lrp_companion.families.wiring import LinearRows, RootMeanSquare, UnitLength, fresh_rotations
-from lrp_companion.loading.comparison import COMPARE, Identity, check_forward, check_hooks
+from lrp_companion.loading.comparison import (
+    COMPARE,
+    Identity,
+    as_recorded,
+    check_forward,
+    check_hooks,
+    usual_device,
+    warn_of_slow_products,
+)
 from lrp_companion.loading.comparison import compare as compare_logits
-from lrp_companion.loading.compute import as_recorded, usual_device, warn_of_slow_products
+from lrp_companion.loading.formats import opened
 from lrp_companion.loading.images import EncodedImage, ImageReader
-from lrp_companion.loading.model_card import card_of, fingerprint_of
 from lrp_companion.loading.places import EMBEDDED_FOLDER, embedded_models
-from lrp_companion.loading.reading import files_of, quietly, read
-from lrp_companion.loading.sentences import opened
+from lrp_companion.loading.reading import card_of, files_of, fingerprint_of, quietly, read
 from lrp_companion.loading.texts import (
     EncodedText,
     Reader,

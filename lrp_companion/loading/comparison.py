@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
 import numpy as np
 import torch
@@ -20,10 +23,61 @@ from torch.nn.modules import module as of_all_modules
 from lrp_companion.checks import ModelError, shown
 from lrp_companion.families.tasks import NEXT_TOKEN, logits_of_output
 from lrp_companion.families.wiring import fresh_rotations
-from lrp_companion.loading.compute import CLOSE, as_recorded
 from lrp_companion.loading.images import EncodedImage, ImageReader
 from lrp_companion.loading.texts import EncodedText
 from lrp_companion.tape.packed import Row, packed_logits
+
+CLOSE = {torch.float32: 1e-4, torch.float64: 1e-8, torch.bfloat16: 1e-1, torch.float16: 5e-2}
+"""Largest `gap` of logits that are to be the same."""
+NEAR = {torch.float32: 1e-3, torch.float64: 1e-5, torch.bfloat16: 1e-1, torch.float16: 5e-2}
+"""Largest `gap` where more is computed twice: an adapter's weights, texts without some tokens, the relevance
+of a level. A network may work in float32 in places, whatever its weights are.
+"""
+
+
+def gap(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """The largest difference of two arrays, as a fraction of 1 + the largest size in the second one."""
+    return float(np.abs(ours - theirs).max() / (1 + np.abs(theirs).max()))
+
+
+@contextmanager
+def usual_device() -> Iterator[None]:
+    """Make tensors on the processor unless code says where, whatever default device the caller has set: new
+    tensors on "meta" hold no numbers, and generators do not follow them to a GPU.
+    """
+    if torch.get_default_device().type == "cpu":  # each call of PyTorch takes longer in a context
+        yield
+        return
+    with torch.device("cpu"):
+        yield
+
+
+@contextmanager
+def as_recorded(device: torch.device, network: nn.Module | None = None) -> Iterator[None]:
+    """Compute in the numbers' type and without randomness, whatever the caller has switched on.
+
+    Autocast would change scores by several percent, inference mode forbids gradients, and a network in
+    training mode drops units at random. These settings are restored afterwards, and the default device.
+    """
+    training = [] if network is None else [module for module in network.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        with usual_device(), torch.inference_mode(False), torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@cache
+def warn_of_slow_products() -> None:
+    """Say once if this CPU has no instructions for bfloat16, so that its products are slow (measured)."""
+    known = getattr(torch.cpu, "get_capabilities", lambda: {"bf16": True})()
+    if not any(has for name, has in known.items() if name.endswith("bf16")):
+        text = "this CPU has no instructions for bfloat16: float32 is about seven times as fast here"
+        warn(text, stacklevel=3)
+
 
 if TYPE_CHECKING:
     from lrp_companion.loading.classifier import Classifier

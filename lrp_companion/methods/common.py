@@ -17,8 +17,7 @@ from tqdm import TqdmWarning, tqdm
 from lrp_companion.attribution import Attribution, as_tuples
 from lrp_companion.checks import InputError, ModelError, choose, extra, is_whole, shown
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.loading.comparison import row_read
-from lrp_companion.loading.compute import as_recorded
+from lrp_companion.loading.comparison import as_recorded, row_read
 from lrp_companion.registry import METHODS, SHARED
 from lrp_companion.schema import TARGET_CHOICES
 from lrp_companion.tape.encoder import Tape, budget, token_batches

@@ -16,7 +16,7 @@ from lrp_companion.checks import InputError, is_whole, shown, whole
 from lrp_companion.families.tasks import NEXT_TOKEN, TOKEN_CLASSES
 from lrp_companion.families.wiring import fresh_rotations
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.loading.compute import as_recorded
+from lrp_companion.loading.comparison import as_recorded
 from lrp_companion.loading.reading import quietly
 from lrp_companion.loading.texts import control_ids, kind_of, token_texts, tokenised
 from lrp_companion.methods.common import check_output, explain, targets_of

@@ -31,7 +31,7 @@ from torch import Tensor
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import ModelError, choose
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.loading.compute import as_recorded
+from lrp_companion.loading.comparison import as_recorded
 from lrp_companion.methods.common import Request, classes_of, targets_of, to_numpy, watch
 from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
 from lrp_companion.methods.perturbation import asked_logits

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import choose, whole
-from lrp_companion.loading.compute import as_recorded
+from lrp_companion.loading.comparison import as_recorded
 from lrp_companion.methods.common import (
     MOST_STEPS,
     Target,

@@ -17,7 +17,7 @@ from torch import Tensor
 from lrp_companion.attribution import SITES, Attribution, scores_at
 from lrp_companion.checks import InputError, check_epsilon, check_layers, choose, shown
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.loading.compute import as_recorded
+from lrp_companion.loading.comparison import as_recorded
 from lrp_companion.methods.common import (
     Request,
     check_classifier,

@@ -27,8 +27,7 @@ from torch import Tensor
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, bool_array, choose, whole
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.loading.comparison import compare, row_read
-from lrp_companion.loading.compute import as_recorded, usual_device
+from lrp_companion.loading.comparison import as_recorded, compare, row_read, usual_device
 from lrp_companion.loading.texts import Text
 from lrp_companion.methods.common import (
     Request,

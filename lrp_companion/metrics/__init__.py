@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from lrp_companion.metrics.axioms import ConservationGap, InvarianceGap, conservation_gap, invariance_gap
 from lrp_companion.metrics.faithfulness import (
+    ConservationGap,
     Curve,
+    InvarianceGap,
     Leverage,
     agreement,
+    conservation_gap,
+    invariance_gap,
     kendall,
     leverage,
     normalise,

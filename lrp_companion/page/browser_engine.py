@@ -29,7 +29,7 @@ import torch
 from lrp_companion.checks import ModelError, extra
 from lrp_companion.families.tasks import CLASSES
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.loading.compute import CLOSE
+from lrp_companion.loading.comparison import CLOSE
 from lrp_companion.loading.texts import EncodedText
 from lrp_companion.page.browser_tokenizer import tokenizer_data
 from lrp_companion.terminal import visible

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lrp_companion.checks import whole
-from lrp_companion.cli_options import MODEL, Command, loaded
+from lrp_companion.cli import MODEL, Command, loaded
 from lrp_companion.terminal import check_output, say, visible
 
 

@@ -20,7 +20,7 @@ from lrp_companion.methods import attribute, layer_lattice
 from lrp_companion.page.browser_engine import MAX_TOKENS, Staged, stage
 from lrp_companion.page.browser_tokenizer import drops_hidden
 from lrp_companion.schema import Lattice
-from lrp_companion.show.export import page
+from lrp_companion.show.tokens import page
 from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import front_end, page_script
 from lrp_companion.widgets.layers import LayerToggles

@@ -9,12 +9,10 @@ import importlib
 from typing import Any
 
 _NAMES = {
-    "canvas": ("Drawing", "drawing"),
-    "figures": ("dots", "lines", "specification_curve"),
+    "figures": ("Drawing", "dots", "drawing", "lines", "patch_grid", "patch_maps", "specification_curve"),
     "palette": ("diverging", "diverging_map", "styles"),
     "tables": ("table",),
     "tokens": ("terminal_table", "token_heatmap"),
-    "vision": ("patch_grid", "patch_maps"),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}
 

@@ -1,25 +1,109 @@
-"""The book's figures of means with intervals: dots, lines, and the specification curve.
+"""Figures that show themselves in a notebook, with a text alternative and without pyplot's state.
 
-Each takes what `lrp_companion.interval` gives, an `xarray.Dataset` of mean, low and high.
+Dots, lines and the specification curve take what `lrp_companion.interval` gives, an `xarray.Dataset` of mean,
+low and high; patches of images stand over the picture.
 """
 
 from __future__ import annotations
 
+import io
+import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
-import pandas as pd
-import xarray as xr
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError, real_array
 from lrp_companion.metrics import Interval
-from lrp_companion.registry import Style
-from lrp_companion.show.canvas import FIGURE_WIDTH, LOOK, Drawing, drawing, headline
-from lrp_companion.show.palette import INK, QUIET, styles
+from lrp_companion.registry import Style, label_of
+from lrp_companion.show.palette import INK, QUIET, RULE, diverging_map, styles
 from lrp_companion.show.tables import with_intervals
+from lrp_companion.show.tokens import write
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import xarray as xr
+
+FIGURE_WIDTH = 5.0  # inches; 10 points stay legible on a phone of 360 px, where a page shrinks the image
+DPI = 144
+LOOK: dict[Any, Any] = {
+    "font.size": 10.0, "axes.titlesize": 10.0, "axes.labelsize": 10.0, "figure.titlesize": 10.5,
+    "figure.labelsize": 10.0,
+    "legend.fontsize": 9.5, "xtick.labelsize": 9.5, "ytick.labelsize": 9.5, "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": INK, "xtick.color": INK, "ytick.color": INK,
+    "text.parse_math": False,
+    "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
+    "legend.frameon": False,
+    "axes.grid": True, "axes.axisbelow": True, "grid.color": RULE, "grid.linewidth": 0.6,
+    "lines.linewidth": 1.6, "lines.markersize": 5.0,
+    "figure.facecolor": "white", "axes.facecolor": "white", "savefig.facecolor": "white",
+}  # fmt: skip
+
+
+class Drawing(Figure):
+    """A figure with a text alternative: `alt` says what is drawn, and is the figure's plain-text form."""
+
+    alt: str = "figure"
+
+    def __repr__(self) -> str:
+        return f"Figure: {self.alt}"
+
+    __str__ = __repr__
+
+    def _repr_png_(self) -> bytes:
+        drawn, out = io.BytesIO(), io.BytesIO()
+        with mpl.rc_context(LOOK):  # ticks are made while drawing
+            self.savefig(drawn, format="png")
+        # A palette of flat colours takes a third of the bytes.
+        image = Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+        description = PngInfo()
+        description.add_itxt("Description", self.alt)
+        image.save(out, format="png", optimize=True, pnginfo=description)
+        return out.getvalue()
+
+
+def drawing(
+    alt: str,
+    *,
+    rows: int = 1,
+    columns: int = 1,
+    height: float = 3.2,
+    width: float = FIGURE_WIDTH,
+    **options: Any,
+) -> tuple[Drawing, list[Axes]]:
+    """Return an empty figure (inches) in the house's look and its axes, row by row; `alt` says what is drawn.
+
+    What is added later (titles, legends) takes the look too if the drawing function runs under
+    `mpl.rc_context(LOOK)`. Further options are those of `Figure.subplots`.
+
+    >>> figure, (axes,) = drawing("Nothing yet.")
+    >>> figure
+    Figure: Nothing yet.
+    """
+    with mpl.rc_context(LOOK):
+        figure = Drawing(figsize=(width, height), dpi=DPI, layout="constrained")
+        figure.alt = alt
+        return figure, list(figure.subplots(rows, columns, squeeze=False, **options).ravel())
+
+
+def headline(figure: Figure, title: str | None) -> None:
+    """Write the title over a figure, in as many lines as it needs."""
+    if title:
+        kept = title.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}")
+        lines = textwrap.wrap(kept, int(11 * figure.get_figwidth()))
+        figure.suptitle(
+            "\n".join(lines), fontweight="bold", fontsize=LOOK["figure.titlesize"], x=0.01, ha="left"
+        )
+
 
 PARTS = ("mean", "low", "high")
 PAPER: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": QUIET, "color": QUIET}
@@ -44,8 +128,8 @@ def dots(
     paper : the paper's value by row, an open square.
     quantity : what the means are; by default the mean r with LOO, or what a table says of itself (`attrs`).
     """
-    panels, plain = _panels(means), isinstance(means, pd.DataFrame)
-    said = means.attrs.get("quantity", "mean") if isinstance(means, pd.DataFrame) else "mean r with LOO"
+    panels, plain = _panels(means), hasattr(means, "columns")
+    said = getattr(means, "attrs", {}).get("quantity", "mean") if plain else "mean r with LOO"
     quantity = said if quantity is None else quantity
     count = max(map(len, panels.values()))
     height = 0.8 + len(panels) * (0.3 + 0.27 * count)
@@ -159,14 +243,12 @@ def _options(axes: Axes, flat: xr.Dataset, options: Sequence[tuple[str, Any]], x
     axes.grid(visible=False)
 
 
-def _panels(
-    means: xr.Dataset | pd.DataFrame | Mapping[str, Any],
-) -> dict[str, dict[str, tuple[float, float, float]]]:
+def _panels(means: Any) -> dict[str, dict[str, tuple[float, float, float]]]:
     """Mean, low and high of each row of each panel."""
-    if isinstance(means, pd.DataFrame):
+    if hasattr(means, "columns"):
         named = [of for of in means if f"{of} low" in means]
         means = with_intervals(means)[named].to_dict()
-    if isinstance(means, xr.Dataset):
+    if hasattr(means, "data_vars"):
         parts = {"": means} if len(means.dims) == 1 else _by_first(means)
         columns = {of: zip(*(part[name].values for name in PARTS), strict=True) for of, part in parts.items()}
         names = [str(name) for name in means[_last(means)].values]
@@ -193,3 +275,115 @@ def _told(names: Sequence[str], means: Iterable[float]) -> str:
 def _alt(quantity: str, title: str | None, told: Mapping[str, str]) -> str:
     parts = "; ".join(f"{of}: {text}" if of else text for of, text in told.items())
     return f"{title + '. ' if title else ''}{quantity}: {parts}."
+
+
+PATCH = re.compile(r"patch (\d+),(\d+)")
+FIGURES = ("png", "svg", "pdf")
+FAINT = 0.08
+"""Of the largest |score|: below zero by more than this carries a dot."""
+
+
+def patch_grid(record: Attribution) -> np.ndarray:
+    """Scores of the patches of an image as rows and columns; special tokens are left out.
+
+    Raises
+    ------
+    InputError : a record of something else.
+
+    >>> names = ("[CLS]", "patch 0,0", "patch 0,1")
+    >>> patch_grid(Attribution(names, [9.0, 1.0, 2.0], 0, 1.0, [True, False, False], "loo")).tolist()
+    [[1.0, 2.0]]
+    """
+    matches = [
+        (PATCH.fullmatch(name), score) for name, score in zip(record.tokens, record.scores, strict=True)
+    ]
+    places = {(int(match[1]), int(match[2])): score for match, score in matches if match}
+    if not places:
+        got, hint = f"tokens such as {record.tokens[0]!r}", "explain an image with a model that reads images"
+        raise InputError("patch_grid", got=got, expected="a record of an image, with patches", hint=hint)
+    rows, columns = (1 + max(place[axis] for place in places) for axis in (0, 1))
+    out = np.zeros((rows, columns))
+    for place, score in places.items():
+        out[place] = score
+    return out
+
+
+@mpl.rc_context(LOOK)
+def patch_maps(
+    images: Any,
+    maps: Mapping[str, Sequence[Attribution]],
+    *,
+    labels: Sequence[str] | None = None,
+    title: str | None = None,
+) -> Drawing:
+    """Draw images and the scores of their patches over them: one row per image, a column per method.
+
+    Parameters
+    ----------
+    images : (n, H, W) or (n, C, H, W); each is drawn from its least to its largest value.
+    maps : column heading to n records of `attribute`. Each map is scaled by its largest |score| of a patch:
+        orange is above zero, blue below. Patches below zero carry a dot, so that colour is not the only sign.
+    labels : the text in front of each row, such as the predicted class.
+
+    Raises
+    ------
+    InputError : records of something else.
+    ValueError : another number of records than of images.
+    """
+    pixels = real_array("patch_maps", "images", images)
+    named = zip(labels or [""] * len(pixels), pixels, *maps.values(), strict=True)
+    columns = 1 + len(maps)
+    head = f"{title}. " if title else ""
+    figure, panels = drawing(
+        f"{head}{len(pixels)} images, each next to its patches by {', '.join(maps)}.",
+        rows=len(pixels),
+        columns=columns,
+        height=0.35 + 1.2 * len(pixels),
+        width=max(FIGURE_WIDTH, 1.2 * columns),
+    )
+    for axes, name in zip(panels, ["image", *maps], strict=False):
+        axes.set_title(name, fontsize=8.5, loc="center")
+    for row, (label, image, *records) in enumerate(named):
+        ink = _darkness(image)
+        first, *rest = panels[row * columns : (row + 1) * columns]
+        first.imshow(ink, cmap="gray_r", vmin=0, vmax=1)
+        first.set_ylabel(label, fontsize=8.5)
+        for axes, record in zip(rest, records, strict=True):
+            _over(axes, patch_grid(record), ink)
+    for axes in panels:
+        axes.set_xticks([])
+        axes.set_yticks([])
+        axes.grid(visible=False)
+    if title:
+        figure.suptitle(title, fontweight="bold")
+    return figure
+
+
+def save_map(file: str, record: Attribution, image: Any) -> None:
+    """Write one image and its patches as `.png`, `.svg` or `.pdf`; else as `record.save` does."""
+    ending = file.lower().rpartition(".")[2]
+    if ending not in FIGURES:
+        record.save(file)
+        return
+    drawn = io.BytesIO()
+    patch_maps([image], {label_of(record.method): [record]}).savefig(drawn, format=ending)
+    write("explain", file, drawn.getvalue())
+
+
+def _darkness(image: np.ndarray) -> np.ndarray:
+    """An image (H, W) or (C, H, W) as one value from 0 to 1 per pixel."""
+    plane = image if image.ndim == 2 else image.mean(0)
+    spread = np.ptp(plane)
+    return (plane - plane.min()) / (spread or 1.0)
+
+
+def _over(axes: Axes, scores: np.ndarray, ink: np.ndarray) -> None:
+    """Scores of patches with the picture drawn over them."""
+    (height, width), largest = ink.shape, np.abs(scores).max() or 1.0
+    whole: Any = (-0.5, width - 0.5, height - 0.5, -0.5)
+    axes.imshow(scores, cmap=diverging_map(), vmin=-largest, vmax=largest, extent=whole)
+    axes.imshow(np.zeros_like(ink), cmap="gray", vmin=0, vmax=1, alpha=0.45 * ink, extent=whole)
+    down, right = np.nonzero(scores < -FAINT * largest)
+    tall, wide = height / scores.shape[0], width / scores.shape[1]
+    x, y = (right + 0.5) * wide - 0.5, (down + 0.5) * tall - 0.5
+    axes.plot(x, y, linestyle="none", marker=".", markersize=2.4, color=INK)

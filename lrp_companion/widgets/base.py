@@ -144,7 +144,7 @@ class Widget(anywidget.AnyWidget):
         ------
         InputError : a path that does not end in .html, or a folder that does not exist.
         """
-        from lrp_companion.show.export import ending, page, write
+        from lrp_companion.show.tokens import ending, page, write
 
         name = type(self).__name__
         ending(f"{name}.save", path, (".html",))

@@ -26,10 +26,10 @@ from lrp_book.records import config_of, planted, real, rounded, shapley
 
 import lrp_companion as lrp
 from lrp_companion.attribution import Attribution
+from lrp_companion.lab.execute import surroundings
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import explain, method_call
 from lrp_companion.metrics import pearson, spearman
-from lrp_companion.provenance import surroundings
 from lrp_companion.sources import load_dataset
 
 RECORDS = Path(__file__).resolve().parents[1]

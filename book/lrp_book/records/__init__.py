@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from lrp_companion.families import Wiring
+from lrp_companion.lab.execute import surroundings
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.provenance import surroundings
 from lrp_companion.sources import Dataset
 
 Arrays = dict[str, np.ndarray]

@@ -33,6 +33,7 @@ import numpy as np
 import torch
 
 from lrp_book.records import config_of, is_bert, rounded
+from lrp_companion.lab.execute import surroundings
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import (
     Request,
@@ -44,7 +45,6 @@ from lrp_companion.methods.common import (
 )
 from lrp_companion.methods.mask_gradient import gradients_at
 from lrp_companion.metrics.faithfulness import pearson
-from lrp_companion.provenance import surroundings
 from lrp_companion.sources import Dataset
 from lrp_companion.tape.attention import Context
 from lrp_companion.tape.encoder import budget

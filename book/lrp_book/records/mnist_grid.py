@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lrp_companion.lab.axes import points, round_r
 from lrp_companion.lab.digit_invariance import EXPLAINERS, TESTED, DigitJobs, invariance_table
 from lrp_companion.lab.execute import execute
-from lrp_companion.lab.folder import RunFolder
+from lrp_companion.lab.folder import RunFolder, points, round_r
 from lrp_companion.sources import Dataset, load_dataset
 
 VARIANT_AXES: dict[str, tuple[Any, ...]] = {

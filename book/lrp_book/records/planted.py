@@ -27,9 +27,9 @@ import numpy as np
 from lrp_book.records import config_of, rounded
 from lrp_companion import registry
 from lrp_companion.checks import InputError
+from lrp_companion.lab.execute import surroundings
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import attribute, kept_logits, method_call
-from lrp_companion.provenance import surroundings
 from lrp_companion.sources import Dataset, load_dataset
 
 SLOTS = 3

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from lrp_book.first_token import pair
-from lrp_companion.invariance import SAME, Symmetries, default_methods, maps_by, moves_between, symmetries
+from lrp_companion.lab.execute import surroundings
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import method_call
-from lrp_companion.provenance import surroundings
+from lrp_companion.model_check import SAME, Symmetries, default_methods, maps_by, moves_between, symmetries
 
 NETS = ("post-ln-first", "post-ln-mean", "modernbert", "gpt2", "llama")
 ROOT = Path(__file__).resolve().parents[3]

@@ -15,6 +15,7 @@ import numpy as np
 
 from lrp_book.records import config_of, rounded
 from lrp_companion.checks import InputError
+from lrp_companion.lab.execute import surroundings
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods import explain
 from lrp_companion.methods.common import Request, watch
@@ -29,7 +30,6 @@ from lrp_companion.methods.mask_gradient import (
 )
 from lrp_companion.metrics.faithfulness import relative_error
 from lrp_companion.metrics.grid import cross_correlation
-from lrp_companion.provenance import surroundings
 from lrp_companion.schema import TOKEN_CHOICES, counted
 from lrp_companion.sources import Dataset
 

@@ -9,11 +9,11 @@ import numpy as np
 from lrp_book.records import config_of, rounded
 from lrp_companion.attribution import scores_at
 from lrp_companion.checks import InputError
+from lrp_companion.lab.execute import surroundings
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import attribute, layer_lattice, method_call
 from lrp_companion.methods.common import check_classifier, watch
 from lrp_companion.metrics import pearson
-from lrp_companion.provenance import surroundings
 from lrp_companion.sources import Dataset
 
 SITES = ("word", "word+position")

@@ -39,11 +39,10 @@ from lrp_companion.lab.paper.tables import (
     named,
     table2,
 )
-from lrp_companion.masks import NONE
 from lrp_companion.metrics import Interval, bootstrap_mean, paired_difference
 from lrp_companion.metrics.statistics import detectable, interval_of, resampled
 from lrp_companion.registry import label_of
-from lrp_companion.schema import PROTOCOLS
+from lrp_companion.schema import NONE, PROTOCOLS
 
 WEAKEST_FIRST = (CONTRADICTED, LEVEL, UNDECIDED, REPRODUCED)
 EVERY = "all models"

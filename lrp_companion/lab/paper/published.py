@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from lrp_companion.masks import NONE
 from lrp_companion.registry import label_of
+from lrp_companion.schema import NONE
 
 DATA = {"sst2": "SST", "imdb": "IMDB"}
 FINGERPRINTS = {"sst2": "5a59d3b0e50a", "imdb": "2856d583b652", "mnist": "051f70252e28"}

@@ -397,7 +397,7 @@ def _figure_file(figure: Any, kind: str) -> bytes:
     """A figure as the content of a PNG or PDF file, the same at any time."""
     import matplotlib as mpl
 
-    from lrp_companion.show.canvas import LOOK
+    from lrp_companion.show.figures import LOOK
 
     metadata: Any = {"CreationDate": None} if kind == "pdf" else None
     out = io.BytesIO()

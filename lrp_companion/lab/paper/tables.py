@@ -10,10 +10,9 @@ import numpy as np
 
 from lrp_companion.lab.load import AnswerRun, AnyRun, Explanation, MnistGridRun, MnistRun, TextRun
 from lrp_companion.lab.paper.published import DATA, on_paper_data, paper_table
-from lrp_companion.masks import NONE, mask_label, path_masks
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
-from lrp_companion.schema import DEFAULT_PROTOCOL, Protocol
+from lrp_companion.schema import DEFAULT_PROTOCOL, NONE, Protocol, mask_label, path_masks
 
 Row = dict[str, Any]
 MAP_SUFFIXES = {"raw": "", "sum-to-one": " (sum-to-one)"}

@@ -1,0 +1,7 @@
+"""`python -m lrp_companion` is the command `lrp-companion`."""
+
+import sys
+
+from lrp_companion.cli import main
+
+sys.exit(main())
