@@ -151,7 +151,7 @@ def names(text: str) -> list[str]:
 
 def begun(args: argparse.Namespace) -> None:
     """Refuse a model that is nowhere and a closed output before torch is imported."""
-    from lrp_companion.loading.places import locate
+    from lrp_companion.sources.models import locate
 
     locate(args.model)
     check_output()
@@ -264,11 +264,11 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _sources(args: argparse.Namespace) -> None:
-    from lrp_companion.sources import base_model, reachable
+    from lrp_companion.sources import models, reachable
 
     check_output()
     if args.fetch_base:
-        base_model.fetch()
+        models.fetch_base()
     rows = reachable(data_dir=args.data_dir)
     if args.json:
         say(json.dumps(rows))

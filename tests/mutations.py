@@ -126,7 +126,7 @@ walk = of("propagation.py", "test_propagation.py")
 image = of("toys/linear_attention.py", "test_linear_attention.py")
 product = of("toys/__init__.py", "test_product.py")
 faith = of("metrics/faithfulness.py", "test_metrics.py")
-axiom = of("metrics/faithfulness.py", "test_metrics.py")
+axiom = of("metrics/__init__.py", "test_metrics.py")
 statistic = of("metrics/statistics.py", "test_metrics.py")
 loo = of("methods/perturbation.py", "test_text_methods.py")
 words = of("words.py", "test_words.py")
@@ -200,9 +200,9 @@ rollout = of("methods/gradient.py", "test_text_methods.py")
 gradient = of("methods/gradient.py", "test_text_methods.py")
 output = of("methods/common.py", "test_text_methods.py")
 batch = of("tape/encoder.py", "test_encoder.py")
-grid = of("metrics/grid.py", "test_grid.py")
+grid = of("metrics/faithfulness.py", "test_grid.py")
 folder = of("lab/folder.py", "test_run_folder.py")
-own, classes = (of(f"sources/{name}.py", "test_own_data.py") for name in ("data_sets", "dataset"))
+own = classes = of("sources/dataset.py", "test_own_data.py")
 terminal = of("terminal.py", "test_terminal.py")
 compute = of("loading/comparison.py", "test_compute.py")
 answer_jobs = of("lab/review_jobs.py", "test_answer_runs.py")
@@ -695,7 +695,7 @@ MUTATIONS: list[Mutation] = [
              "unread = []", ("test_gguf.py",)),
     loaded("the caller's network is changed", "copy.deepcopy(self.given).cpu()", "self.given.cpu()",
            file="loading/reading.py"),
-    Mutation("places: any word is a hub id", "loading/places.py", 'text.count("/") != 1 or', "False or",
+    Mutation("places: any word is a hub id", "sources/models.py", 'text.count("/") != 1 or', "False or",
              ("test_places.py",)),
     # products and linear attention: the shares
     image("left's shares", '"left": (0.25, 0.25, 0.5)', '"left": (0.5, 0.25, 0.25)'),

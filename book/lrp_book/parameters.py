@@ -11,8 +11,8 @@ from typing import Any
 import papermill
 
 from lrp_companion.checks import InputError, SourceError, choose, whole
-from lrp_companion.loading.places import locate
-from lrp_companion.sources import SOURCES, data_sets, load_dataset
+from lrp_companion.sources import SOURCES, VARIABLE, contents, folder_of, load_dataset
+from lrp_companion.sources.models import locate
 
 PARAMETERS = ("source", "data_dir", "model", "limit", "seed", "device", "results")
 MAKE_PREFIX = "LRP_COMPANION_BOOK_"
@@ -93,11 +93,11 @@ def _check_folder(given: Mapping[str, str]) -> None:
     if given.get("source", "auto") not in ("auto", "folder"):
         got = f"DATA_DIR with SOURCE={given['source']}"
         raise InputError("make book", got=got, expected="one of the two", hint="leave out one")
-    place = data_sets.folder_of(given.get("data_dir"))
+    place = folder_of(given.get("data_dir"))
     if place is None:
-        got, hint = "SOURCE=folder and no folder", f"give DATA_DIR or set {data_sets.VARIABLE}"
+        got, hint = "SOURCE=folder and no folder", f"give DATA_DIR or set {VARIABLE}"
         raise SourceError("make book", got=got, expected="a data folder", hint=hint)
-    state = data_sets.contents(place) if place.is_dir() else {}
+    state = contents(place) if place.is_dir() else {}
     missing = [f"{name}/{split}.parquet" for name, split in READ if split not in state.get(name, ())]
     if missing:
         got = f"DATA_DIR {place} without {', '.join(missing)}"

@@ -24,7 +24,7 @@ import lrp_companion
 from lrp_companion.lab.folder import JOB, MANIFEST, Axes, table_bytes
 from lrp_companion.lab.load import SIGN, SIGN_AXES, TextRun
 from lrp_companion.lab.record import CHECKSUMS, archive, open_record
-from lrp_companion.metrics.grid import AXES
+from lrp_companion.metrics.faithfulness import AXES
 from lrp_companion.schema import mask_label
 
 PAIR = {"explainer": ["attnlrp", "cp-lrp"]}

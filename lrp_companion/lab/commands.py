@@ -119,8 +119,8 @@ def _check_data(args: argparse.Namespace) -> bool:
     """Whether the data are the user's own; refuse missing data or a missing model before torch is imported,
     which takes seconds.
     """
-    from lrp_companion.loading.places import locate
     from lrp_companion.sources import is_own
+    from lrp_companion.sources.models import locate
 
     own = args.task not in DATA_SETS and is_own(args.task)
     if args.task not in DATA_SETS and not (own and os.path.exists(os.path.expanduser(args.task))):

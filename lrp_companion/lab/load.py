@@ -32,7 +32,7 @@ from lrp_companion.lab.folder import (
     points,
     read_manifest,
 )
-from lrp_companion.metrics.grid import AXES, at_map
+from lrp_companion.metrics.faithfulness import AXES, at_map
 from lrp_companion.schema import (
     AXIS_OPTIONS,
     DEFAULT_PROTOCOL,

@@ -26,7 +26,7 @@ import xarray as xr
 from lrp_companion.checks import InputError, SourceError, extra
 from lrp_companion.lab.load import MAPS, AnswerRun, AnyRun, Run, TextRun, load_run, nearby
 from lrp_companion.metrics import Interval, bootstrap_mean
-from lrp_companion.metrics.grid import cross_correlation
+from lrp_companion.metrics.faithfulness import cross_correlation
 from lrp_companion.metrics.statistics import bootstrap_columns, mean_over
 from lrp_companion.schema import AXIS_OPTIONS, TOKEN_CHOICES, mask_label, masks_on_paths
 

@@ -46,8 +46,7 @@ from lrp_companion.methods.common import check_output, output_gradient, to_numpy
 from lrp_companion.methods.completion import check_length, followed, opened
 from lrp_companion.methods.lrp import RuleSet, cuts_of
 from lrp_companion.methods.perturbation import check_removal
-from lrp_companion.metrics.faithfulness import CORRELATIONS, ORDERS
-from lrp_companion.metrics.grid import agreement_grid
+from lrp_companion.metrics.faithfulness import CORRELATIONS, ORDERS, agreement_grid
 from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.registry import METHODS, PACKAGE, method_named
 from lrp_companion.schema import (

@@ -36,7 +36,6 @@ from lrp_companion.loading.comparison import (
 from lrp_companion.loading.comparison import compare as compare_logits
 from lrp_companion.loading.formats import opened
 from lrp_companion.loading.images import EncodedImage, ImageReader
-from lrp_companion.loading.places import EMBEDDED_FOLDER, embedded_models
 from lrp_companion.loading.reading import card_of, files_of, fingerprint_of, quietly, read
 from lrp_companion.loading.texts import (
     EncodedText,
@@ -48,6 +47,7 @@ from lrp_companion.loading.texts import (
     tokenised,
 )
 from lrp_companion.schema import MULTI_LABEL, REGRESSION, ModelCard
+from lrp_companion.sources.models import EMBEDDED_FOLDER, embedded_models
 from lrp_companion.tape.encoder import Encoder, Readout, Tape, pad
 from lrp_companion.words import SPACES, word_spans
 

@@ -8,9 +8,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lrp_companion.attribution import CANCELLED, Attribution, differences
+from lrp_companion.attribution import CANCELLED, SITES, Attribution, differences
 from lrp_companion.checks import InputError, bool_array, choose, extra, ranking, real_array, whole
-from lrp_companion.schema import DEFAULT_PROTOCOL, MAP_CHOICES, Protocol
+from lrp_companion.schema import (
+    DEFAULT_PROTOCOL,
+    MAP_CHOICES,
+    REMOVALS,
+    STATISTICS,
+    TARGET_CHOICES,
+    TOKEN_CHOICES,
+    Protocol,
+    counted,
+)
 
 ORDERS = ("morf", "lerf")
 
@@ -380,61 +389,90 @@ def relative_error(maps: np.ndarray, loo: np.ndarray) -> np.ndarray:
         return np.abs(maps - loo).sum(-1) / np.abs(loo).sum()
 
 
-class ConservationGap(NamedTuple):
-    """How far the scores' sum is from the output: `absolute` in its unit, `relative` to its size."""
-
-    relative: float
-    absolute: float
-
-
-class InvarianceGap(NamedTuple):
-    """How far two explanations of one function are apart.
-
-    `relative` is their distance (0: the same, 2: opposite), `r` Pearson's correlation.
-    """
-
-    relative: float
-    r: float
+AXES = {
+    "site": SITES,
+    "tokens": TOKEN_CHOICES,
+    "removal": REMOVALS,
+    "target": TARGET_CHOICES,
+    "statistic": STATISTICS,
+}
+"""Axes of a stored r, in this order; the remaining choice, the map, follows from the sums."""
 
 
-def conservation_gap(scores: Any, logit: float) -> ConservationGap:
-    """Return `(sum_i R_i - f) / |f|` and `sum_i R_i - f` (conservation: Bach et al. 2015, Eq. (2)).
+def agreement_grid(
+    maps: np.ndarray, loo: np.ndarray, special: np.ndarray, *, statistics: tuple[str, ...] = STATISTICS
+) -> np.ndarray:
+    """Correlate explanations of one text with LOO under every choice but the map.
 
     Parameters
     ----------
-    scores : any shape, or the sum itself.
-    logit : f, the output that was explained. For f = 0 the relative gap is undefined (NaN).
+    maps : shape (..., site, target, T), the explanations read at each site for each explained output.
+    loo : shape (removal, target, T), LOO under each removal for the same outputs.
+    special : bool, shape (T,).
 
-    >>> conservation_gap([1.0, 2.0, -0.5], 2.0)
-    ConservationGap(relative=0.25, absolute=0.5)
+    Returns
+    -------
+    r of raw maps, (..., site, tokens, removal, target, statistic). NaN where it is undefined (a constant map,
+    fewer than two tokens) and where a map holds NaN, as a missing map does.
     """
-    given, output = (real_array("conservation_gap", *pair) for pair in (("scores", scores), ("logit", logit)))
-    if not given.size or not np.isfinite(given).all() or output.size != 1 or not np.isfinite(output).all():
-        got, expected = "no scores, or NaN or infinity", "finite scores and a finite logit"
-        raise InputError("conservation_gap", got=got, expected=expected, hint="check the explanation")
-    explained = output.item()
-    absolute = float(given.sum() - explained)
-    return ConservationGap(absolute / abs(explained) if explained else float("nan"), absolute)
+    maps, loo = (real_array("agreement_grid", *pair) for pair in (("maps", maps), ("loo", loo)))
+    special = bool_array("agreement_grid", "special", special)
+    for name, array in (("maps", maps), ("loo", loo)):
+        if array.shape[-2:] != (len(TARGET_CHOICES), len(special)):
+            expected = f"(..., {len(TARGET_CHOICES)} targets, {len(special)} tokens)"
+            got, hint = f"{name} of shape {array.shape}", "pass one map per explained output"
+            raise InputError("agreement_grid", got=got, expected=expected, hint=hint)
+    flat = maps.reshape(-1, *maps.shape[-2:])
+    out = np.full((len(flat), len(TOKEN_CHOICES), len(loo), len(TARGET_CHOICES), len(statistics)), np.nan)
+    for t, tokens in enumerate(TOKEN_CHOICES):
+        kept = counted(special, tokens)
+        if kept.sum() < 2:
+            continue
+        for o in range(len(TARGET_CHOICES)):
+            a, b = flat[:, o, kept], loo[:, o, kept]
+            for s, statistic in enumerate(statistics):
+                out[:, t, :, o, s] = cross_correlation(a, b, statistic)
+    return out.reshape(*maps.shape[:-2], *out.shape[1:])
 
 
-def invariance_gap(a: Any, b: Any) -> InvarianceGap:
-    """Return `|a - b| / ((|a| + |b|) / 2)` (Euclidean norms) and Pearson's r of two maps of one function.
+def cross_correlation(a: np.ndarray, b: np.ndarray, statistic: str) -> np.ndarray:
+    """Correlation of every row of `a` (A, T) with every row of `b` (B, T), shape (A, B).
 
-    Implementation invariance (Sundararajan et al. 2017) asks for 0: two networks that compute the same
-    function must have the same explanation. r alone is not enough: it is 1 for maps that differ by a factor.
+    NaN for rows that are constant or hold NaN.
 
-    Parameters
-    ----------
-    a, b : maps of one shape, two entries or more.
-
-    >>> gap = invariance_gap([1.0, 2.0, 3.0], [2.0, 4.0, 6.0])
-    >>> round(gap.relative, 3), round(gap.r, 3)
-    (0.667, 1.0)
+    >>> maps = np.array([[1.0, 2, 3], [5, 5, 5]])
+    >>> cross_correlation(maps, np.array([[10.0, 20, 30], [3, 2, 1]]), "pearson").round(12)
+    array([[ 1., -1.],
+           [nan, nan]])
     """
-    first, second = real_array("invariance_gap", "a", a), real_array("invariance_gap", "b", b)
-    left, right = check_pair("invariance_gap", first.ravel(), second.ravel())
-    if first.shape != second.shape:
-        got, hint = f"shapes {first.shape} and {second.shape}", "explain the same input twice"
-        raise InputError("invariance_gap", got=got, expected="two maps of one shape", hint=hint)
-    size = float(np.linalg.norm(left) + np.linalg.norm(right)) / 2
-    return InvarianceGap(float(np.linalg.norm(left - right)) / size if size else 0.0, pearson(left, right))
+    choose("cross_correlation", "statistic", statistic, STATISTICS)
+    vectors, defined = [], []
+    for rows in (real_array("cross_correlation", "maps", maps) for maps in (a, b)):
+        fine = np.asarray(np.isfinite(rows).all(-1))
+        fine[fine] = np.ptp(rows[fine], axis=-1) > 0
+        defined.append(fine)
+        vectors.append(directions(rows[fine], statistic))
+    out = np.full((len(a), len(b)), np.nan)
+    out[np.ix_(*defined)] = np.clip(vectors[0] @ vectors[1].T, -1, 1)
+    return out
+
+
+def at_map(
+    r: np.ndarray, map: str, *, sums: tuple[np.ndarray, np.ndarray], sizes: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """Turn r of raw maps into r of maps that are rescaled as by `normalise`.
+
+    `sums` and `sizes`, sum R and sum |R| over the tokens that count, of map and LOO, are shaped like r.
+
+    >>> sums, sizes = (np.array([-2.0]), np.array([1.0])), (np.array([3.0]), np.array([1.0]))
+    >>> at_map(np.array([0.5]), "sum-to-one", sums=sums, sizes=sizes)
+    array([-0.5])
+    """
+    choose("at_map", "map", map, MAP_CHOICES)
+    if map != "sum-to-one":  # only a map of zeros has no positive scale, and its r is NaN already
+        return real_array("at_map", "r", r)
+    signs = [
+        np.where(np.abs(total) > CANCELLED * size, np.sign(total), np.nan)
+        for total, size in zip(sums, sizes, strict=True)
+    ]
+    return r * signs[0] * signs[1]

@@ -1,7 +1,7 @@
 """Scores on tokens: a heat map for pages (HTML), a table for terminals, and files: a page, a figure, JSON.
 
-Tokens are only ever shown as text, never as markup. Every form of a file shows the sign by a line, solid below
-for the class and dotted above against it, so that a print in grey still reads.
+Tokens are only ever shown as text, never as markup. Every form of a file shows the sign by a line, solid
+below for the class and dotted above against it, so that a print in grey still reads.
 """
 
 from __future__ import annotations

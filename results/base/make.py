@@ -24,7 +24,7 @@ from lrp_companion.methods import kept_logits
 from lrp_companion.methods.common import to_numpy
 from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.schema import REMOVALS
-from lrp_companion.sources import base_model, load_dataset
+from lrp_companion.sources import load_dataset, models
 
 GRADIENTS = ("mask-gradient", "mask-gradient-4", "mask-gradient-8")
 METHODS = ("attnlrp", "cp-lrp", "ig", "gradient-x-input", "rollout", *GRADIENTS)
@@ -153,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder of the record")
     asked = parser.parse_args(arguments)
     if asked.base:
-        os.environ[base_model.VARIABLE] = str(asked.base.resolve())
+        os.environ[models.BASE_VARIABLE] = str(asked.base.resolve())
     for name in [asked.model] if asked.model else asked.seed_names.split(","):
         clf = load_classifier(asked.model or str(asked.adapters / name), device=asked.device)
         for part in asked.parts.split(","):

@@ -27,7 +27,7 @@ from lrp_companion.lab.execute import surroundings
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods import explain
 from lrp_companion.methods.common import output_gradient, to_numpy, watch
-from lrp_companion.metrics.grid import cross_correlation
+from lrp_companion.metrics.faithfulness import cross_correlation
 from lrp_companion.sources import Dataset
 
 METHODS = ("gradient-x-input", "attnlrp", "cp-lrp")

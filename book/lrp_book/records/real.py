@@ -26,8 +26,7 @@ from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.comparison import as_recorded
 from lrp_companion.methods import explain, kept_logits
 from lrp_companion.methods.common import Request, classes_of, output_gradient, to_numpy
-from lrp_companion.metrics.faithfulness import ORDERS, perturbation_curve
-from lrp_companion.metrics.grid import cross_correlation
+from lrp_companion.metrics.faithfulness import ORDERS, cross_correlation, perturbation_curve
 from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.schema import masks_on_paths
 from lrp_companion.tape.encoder import token_batches

@@ -28,8 +28,7 @@ from lrp_companion.methods.mask_gradient import (
     quadrature,
     quadrature_rows,
 )
-from lrp_companion.metrics.faithfulness import relative_error
-from lrp_companion.metrics.grid import cross_correlation
+from lrp_companion.metrics.faithfulness import cross_correlation, relative_error
 from lrp_companion.schema import TOKEN_CHOICES, counted
 from lrp_companion.sources import Dataset
 
