@@ -9,7 +9,7 @@ import pytest
 
 import lrp_companion as lrp
 from lrp_companion import Classifier
-from lrp_companion.lab.anytime import anytime_maps
+from lrp_companion.lab.perturbation_paths import anytime_maps
 
 # the second has more tokens than `MANY` groups
 SHORT = ["a film of rare grace", "dull , slow and far too long , a dull film"]

@@ -20,9 +20,8 @@ from test_product import all_groupings
 
 import lrp_companion as lrp
 import lrp_companion.widgets as widgets
-from lrp_companion.lab.anytime import anytime_maps
 from lrp_companion.lab.digit_invariance import share_digits
-from lrp_companion.lab.perturbation_paths import perturbation_paths
+from lrp_companion.lab.perturbation_paths import anytime_maps, perturbation_paths
 from lrp_companion.metrics import agreement, invariance_gap, pearson
 from lrp_companion.schema import Protocol
 from lrp_companion.toys import Product, SoftmaxStep, flat, shares, write

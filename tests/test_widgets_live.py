@@ -24,7 +24,7 @@ live""",
     "toggles.bypassed = [1, 3]",
     "toggles.site = 'word+position'; print('read at', toggles.site)",
     """from lrp_companion.lab.digit_invariance import share_digits
-from lrp_companion.lab.anytime import anytime_maps
+from lrp_companion.lab.perturbation_paths import anytime_maps
 from lrp_companion.lab.perturbation_paths import perturbation_paths
 import numpy as np
 net, images = lrp.LinearAttention(seed=1), np.random.default_rng(0).random((2, 14, 14))

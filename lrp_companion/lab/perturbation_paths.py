@@ -1,4 +1,4 @@
-"""Perturbation curves of several maps of a text, from few forward passes, and step by step."""
+"""Maps and curves step by step: tokens removed in the order of a map, and passes spent, up to exact LOO."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.texts import Text
-from lrp_companion.methods import removal_evaluator
+from lrp_companion.methods import attribute, removal_evaluator
 from lrp_companion.methods.common import watch
-from lrp_companion.metrics import Curve, perturbation_curve
-from lrp_companion.metrics.faithfulness import ORDERS, removal_order
+from lrp_companion.metrics import Curve, agreement, perturbation_curve
+from lrp_companion.metrics.faithfulness import ORDERS, relative_error, removal_order
+from lrp_companion.schema import TOKEN_CHOICES, Protocol, counted
 
 
 def shared_curves(
@@ -102,3 +103,49 @@ def fitting_texts(clf: Classifier, texts: Sequence[Text], *, tokens: int = 14, c
     lengths = [len(text) for text in clf.encode(list(texts), truncate=True)]
     order = sorted(range(len(lengths)), key=lambda k: (max(lengths[k], tokens), k))
     return sorted(order[:count])
+
+
+def anytime_maps(clf: Classifier, texts: str | Sequence[str]) -> list[dict[str, Any]]:
+    """Maps of each text at step p = 0..T of three ways to spend passes, and LOO, for `FrontierPlayer`.
+
+    "hybrid" is the method of that name with `exact=p`, "groups" the mask gradient with p groups, "random"
+    `sampled-loo` with `budget=p`; where a method takes no p of 0: the mask gradient, and zeros. LOO is by the
+    attention mask, of the predicted class's logit; T counts special tokens.
+
+    Returns
+    -------
+    A dict per text: `tokens`; `special` (T,); `label`, the explained class; `loo` (T,) and `forwards`, what
+    LOO costs; and under `ways`, by way, T + 1 steps, each with `scores` (T,), `forwards` and `backwards`
+    (passes so far), `exact` (places of the tokens whose LOO was computed), and by tokens ("no-special",
+    "all") `r`, Pearson's with LOO (NaN where undefined), and `error`, sum |R - LOO| / sum |LOO|.
+    """
+    return [_of_text(clf, text) for text in ([texts] if isinstance(texts, str) else texts)]
+
+
+def _of_text(clf: Classifier, text: str) -> dict[str, Any]:
+    def run(method: str, **options: Any) -> Any:
+        return attribute(clf, text, method=method, progress=False, **options)[0]
+
+    loo = run("loo")
+    count = len(loo.scores)
+
+    def step(scores: np.ndarray, passes: tuple[int, int], exact: Sequence[int] = ()) -> dict[str, Any]:
+        kept = {tokens: counted(loo.special, tokens) for tokens in TOKEN_CHOICES}
+        r = {name: agreement(scores, loo.scores, loo.special, Protocol(tokens=name)) for name in kept}
+        error = {name: float(relative_error(scores[at], loo.scores[at])) for name, at in kept.items()}
+        forwards, backwards = passes
+        named = {"scores": scores, "forwards": forwards, "backwards": backwards, "exact": sorted(exact)}
+        return {**named, "r": r, "error": error}
+
+    def steps(method: str, option: str) -> list[dict[str, Any]]:
+        records = [run(method, **{option: p}) for p in range(1, count + 1)]
+        return [step(of.scores, of.details["passes"], of.details.get("exact tokens", ())) for of in records]
+
+    grouped = steps("mask-gradient", "groups")
+    ways = {
+        "hybrid": [grouped[0], *steps("hybrid", "exact")],
+        "groups": [grouped[0], *grouped],
+        "random": [step(np.zeros(count), (0, 0)), *steps("sampled-loo", "budget")],
+    }
+    named = {"tokens": loo.pieces, "special": loo.special, "label": clf.labels[loo.target]}
+    return {**named, "loo": loo.scores, "forwards": count + 1, "ways": ways}
