@@ -492,7 +492,6 @@ RUN = {
     "--split": ["validation"],
     "--dtype": ["float64"],
     "--device": ["cpu"],
-    "--loo-from": ["nowhere"],
 }
 SOURCES = {"--data-dir": ["nowhere", "."]}
 REPORT = {"--out": ["files"]}
