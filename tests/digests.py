@@ -70,8 +70,8 @@ COMMANDS = (
     "sources",
     "explain 'a film of rare grace' --method attnlrp",
     "explain 'a film of rare grace' --method loo --json",
-    "explain 'a film of rare grace' --method mask-gradient --groups 4 --target positive",
-    "explain 'a film of rare grace' --method lrp --bypass 99",
+    "explain 'a film of rare grace' --method mask-gradient:groups=4 --target positive",
+    "explain 'a film of rare grace' --method lrp:bypass=99",
     "check 'a film of rare grace' 'the plot is dull .'",
 )
 Value = list[float] | str

@@ -19,7 +19,7 @@ needs_model = pytest.mark.skipif(
 
 @needs_model
 def test_explain_json_is_the_record(capsys):
-    call = "explain 'a film of rare grace' --method lrp --bypass 1,3-4 --site word+position --json"
+    call = "explain 'a film of rare grace' --method lrp:bypass=1+3+4 --site word+position --json"
     assert main(shlex.split(call)) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["choices"]["bypass"] == [1, 3, 4]
@@ -31,24 +31,20 @@ def test_explain_json_is_the_record(capsys):
 
 @needs_model
 @pytest.mark.parametrize(
-    ("arguments", "options"),
+    ("method", "options"),
     [
-        (["mask-gradient", "--groups", "8"], {"groups": 8}),
-        (["mask-gradient", "--groups", "all", "--nodes", "3"], {"groups": "all", "nodes": 3}),
-        (
-            ["mask-gradient", "--groups", "2", "--nodes", "0.2,1", "--seed", "5"],
-            {"groups": 2, "nodes": [0.2, 1], "seed": 5},
-        ),
-        (["hybrid", "--exact", "2", "--correct", "shift"], {"exact": 2, "correct": "shift"}),
-        (["sampled-loo", "--budget", "3", "--seed", "1"], {"budget": 3, "seed": 1}),
+        ("mask-gradient:groups=8", {"groups": 8}),
+        ("mask-gradient:groups=all:nodes=3", {"groups": "all", "nodes": 3}),
+        ("mask-gradient:groups=2:nodes=0.2+1:seed=5", {"groups": 2, "nodes": [0.2, 1], "seed": 5}),
+        ("hybrid:exact=2:correct=shift", {"exact": 2, "correct": "shift"}),
+        ("sampled-loo:budget=3:seed=1", {"budget": 3, "seed": 1}),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_explain_between_one_pass_and_exact(capsys, arguments, options):
+def test_explain_between_one_pass_and_exact(capsys, method, options):
     text = "a film of rare grace"
-    assert main(["explain", text, "--method", *arguments, "--json"]) == 0
+    assert main(["explain", text, "--method", method, "--json"]) == 0
     record = json.loads(capsys.readouterr().out)
-    (attribution,) = attribute(load_classifier("companion"), text, method=arguments[0], **options)
+    (attribution,) = attribute(load_classifier("companion"), text, method=method.partition(":")[0], **options)
     assert record["scores"] == pytest.approx(attribution.scores.tolist(), abs=1e-6)
     assert record["details"]["passes"] == list(attribution.details["passes"])
     assert record["choices"] == json.loads(json.dumps(dict(attribution.choices)))
@@ -60,8 +56,8 @@ def test_explain_between_one_pass_and_exact(capsys, arguments, options):
         ("explain '  '", "which is empty"),
         ("explain 'a film' --method atnlrp", "'atnlrp'; expected one of loo, ig"),
         ("explain 'a film' --model ./nowhere", "'./nowhere', which is not a folder"),
-        ("explain 'a film' --method mask-gradient --nodes few", "--nodes"),
-        ("explain 'a film' --bypass 5-2", "--bypass"),
+        ("explain 'a film' --method mask-gradient:nodes=few", "nodes"),
+        ("explain 'a film' --method lrp:bypass=99", "layer 99"),
         ("explain 'a film' --target 7", "target 7; expected a class from 0 to 1"),
         (f"explain '{'film ' * 600}'", "602 tokens; expected at most 512"),
         ("explode", "explode"),

@@ -225,7 +225,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str], model_folder: Any, tmp_
     from lrp_companion.cli import main
 
     out = tmp_path / "map.json"
-    words = ["explain", TEXT, "--model", str(model_folder("bert")), "--method", "shapley", "--exact", "3"]
-    assert main([*words, "--permutations", "8", "--seed", "2", "--out", str(out)]) in (0, None)
+    words = ["explain", TEXT, "--model", str(model_folder("bert")), "--method"]
+    assert main([*words, "shapley:exact=3:permutations=8:seed=2", "--out", str(out)]) in (0, None)
     assert "shapley (removal attention-mask, exact 3, permutations 8, seed 2" in capsys.readouterr().out
     assert len(lrp.Attribution.from_json(out.read_text()).details["standard error"]) == 7
