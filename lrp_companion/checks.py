@@ -118,11 +118,7 @@ def whole(
 
 
 def is_whole(value: object) -> TypeGuard[int | np.integer]:
-    """Whether `value` is an integer of Python or NumPy but not a boolean.
-
-    >>> is_whole(np.int64(3)), is_whole(3.0), is_whole(True)
-    (True, False, False)
-    """
+    """Whether `value` is an integer of Python or NumPy but not a boolean."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
 
 
@@ -190,9 +186,6 @@ def plain_array(operation: str, name: str, values: Any) -> np.ndarray:
 def ranking(values: np.ndarray, *, tied: float = TIED, sizes: np.ndarray | None = None) -> np.ndarray:
     """Indices from the largest value to the smallest; values that only rounding tells apart, closer than
     `tied` of the largest size, stay in their order. With `sizes` each pair is held to the larger of its own.
-
-    >>> ranking(np.array([0.25, 1.0, -0.5, 1.0 + 1e-9])).tolist()
-    [1, 3, 0, 2]
     """
     order = np.argsort(-values, kind="stable")
     sizes = np.full(len(values), np.abs(values).max(initial=0.0)) if sizes is None else sizes
@@ -224,14 +217,7 @@ EXTRAS = {
 
 @contextmanager
 def extra(operation: str) -> Iterator[None]:
-    """Turn a missing optional package into a one-line error that says how to install it.
-
-    >>> with extra("attribute"):
-    ...     raise ModuleNotFoundError("No module named 'captum'", name="captum.attr")
-    Traceback (most recent call last):
-    ...
-    lrp_companion.checks.SourceError: attribute: got no package captum; expected the extra [ig]. ...
-    """
+    """Turn a missing optional package into a one-line error that says how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -24,20 +24,12 @@ def mask_number(layers: frozenset[int] | set[int]) -> int:
 
 
 def bypassed(mask: int) -> frozenset[int]:
-    """The layers (from 1) whose bit is set.
-
-    >>> sorted(bypassed(5))
-    [1, 3]
-    """
+    """The layers (from 1) whose bit is set."""
     return frozenset(bit + 1 for bit in range(int(mask).bit_length()) if mask >> bit & 1)
 
 
 def path_masks(layers: int) -> dict[str, list[frozenset[int]]]:
-    """The paper's three paths: layers bypassed from the front, from the back, and one at a time.
-
-    >>> [sorted(mask) for mask in path_masks(3)["back-to-front"]]
-    [[3], [2, 3], [1, 2, 3]]
-    """
+    """The paper's three paths: layers bypassed from the front, from the back, and one at a time."""
     numbers = range(1, layers + 1)
     return {
         "front-to-back": [frozenset(range(1, k + 1)) for k in numbers],
@@ -53,11 +45,7 @@ def masks_on_paths(layers: int) -> list[frozenset[int]]:
 
 
 def mask_label(mask: frozenset[int]) -> str:
-    """Bypassed layers in words.
-
-    >>> mask_label(frozenset()), mask_label(frozenset([3])), mask_label(frozenset([1, 2, 3]))
-    ('none', '3', '1 to 3')
-    """
+    """Bypassed layers in words."""
     if len(mask) > 1 and max(mask) - min(mask) == len(mask) - 1:
         return f"{min(mask)} to {max(mask)}"
     return ", ".join(map(str, sorted(mask))) or "none"
@@ -80,12 +68,7 @@ PROBLEM_TYPES = ("single_label_classification", MULTI_LABEL, REGRESSION)
 
 
 def counted(special: np.ndarray, tokens: str) -> np.ndarray:
-    """Return which tokens count under a choice of `TOKEN_CHOICES`: bool, shape (T,), as `special` is.
-
-    >>> special = np.array([True, False])
-    >>> counted(special, "no-special").tolist(), counted(special, "all").tolist()
-    ([False, True], [True, True])
-    """
+    """Return which tokens count under a choice of `TOKEN_CHOICES`: bool, shape (T,), as `special` is."""
     return ~special if tokens == "no-special" else np.ones(len(special), dtype=bool)
 
 

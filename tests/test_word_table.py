@@ -176,7 +176,7 @@ def test_the_command_saves_and_shows_them(run, clf, model_folder, tmp_path, caps
         shown = capsys.readouterr().out.splitlines()
         assert len(shown) == 5 and shown[0].startswith("TextRun run: n = 6 of texts from file")
         assert "methods attnlrp, cp-lrp; model bert" in shown[0] and "; commit " in shown[0]
-    with pytest.raises(InputError, match="a name in .csv or .tex"):
+    with pytest.raises(InputError, match="one of .csv, .tex"):
         args.carry_out(parser({"words": WORDS}).parse_args([*asked[:-1], str(tmp_path / "words.xls")]))
     table = lrp.word_table(tmp_path / "run", own, folder)
     lines = (tmp_path / "words.csv").read_text().splitlines()

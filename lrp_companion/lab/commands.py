@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lrp_companion.attribution import SITES
-from lrp_companion.checks import InputError, as_path
+from lrp_companion.checks import InputError, as_path, choose
 from lrp_companion.cli import DATA_DIR, MODEL, RULES, Command, either, loaded, names, registered
-from lrp_companion.schema import MAP_CHOICES
 from lrp_companion.terminal import check_output, complain, printable, say, visible
 
 DATA_SETS = ("sst2", "imdb", "mnist")
@@ -19,7 +18,7 @@ OWN = ("text", "pair", "label", "completion", "write")
 ANSWERS = ("model", "methods", "n_steps", "removals", "dtype")
 TEXTS = (*ANSWERS, "keep_maps", "masks", "targets", "curves")
 DIGITS = ("model", "nets")
-WORD_OPTIONS = ("methods", "target", "site", "map", "cased", "least", "by")
+WORD_OPTIONS = ("methods", "target", "site", "least", "by")
 """Options of each kind of run."""
 
 
@@ -76,9 +75,6 @@ def _options_of_words(add: Callable[..., Any]) -> None:
     text = "only texts that are predicted as this class (its label); scores are for the predicted class"
     add("--target", metavar="CLASS", help=text)
     add("--site", choices=SITES, default=SITES[0])
-    text = "how each text's map is scaled: divided by its sum of |score| (default), by its sum, or not at all"
-    add("--map", choices=MAP_CHOICES, default="absolute-sum", help=text)
-    add("--cased", action="store_true", help="keep words apart that differ in case alone")
     add("--least", type=int, default=2, help="leave out words of fewer texts (default: 2)")
     text = 'column to sort by, such as loo or "cp-lrp - loo" (default: a method\'s difference from LOO)'
     add("--by", metavar="COLUMN", help=text)
@@ -153,10 +149,8 @@ def _texts(args: argparse.Namespace, device: str, own: bool) -> Any:
     options = {name: value for name, value in options.items() if name not in OWN}
     model, dtype = options.pop("model", "companion"), options.pop("dtype", "float32")
     if answers:
-        options |= {
-            "completion": args.write,
-            "removal": ",".join(options.pop("removals", ["attention-mask"])),
-        }
+        removal = ",".join(options.pop("removals", ["attention-mask"]))
+        options |= {"completion": args.write, "removal": removal}
     clf = loaded(model, device=device, dtype=dtype)
     return (AnswerJobs if answers else TextJobs)(clf, data, limit=args.limit, seed=args.seed, **options)
 
@@ -196,8 +190,8 @@ def _carry_out_words(args: argparse.Namespace) -> None:
 
     check_output()
     out = None if args.out is None else as_path("words", "--out", args.out)
-    if out is not None and out.suffix not in (".csv", ".tex"):
-        raise InputError("words", got=f"--out {out}", expected="a name in .csv or .tex", hint="choose one")
+    if out is not None:
+        choose("words", "--out", out.suffix, (".csv", ".tex"))
     run, data = load_run(args.run), args.data
     if data is not None:
         data = load_dataset(data, text=args.text, pair=args.pair, label=args.label)
@@ -206,18 +200,13 @@ def _carry_out_words(args: argparse.Namespace) -> None:
     if out is not None:
         csv = words.rename(index=harmless).to_csv(lineterminator="\n")
         out.write_text(table(words).to_latex() if out.suffix == ".tex" else csv, encoding="utf-8")
-    caption = f"{run!r}\nmean score in a text, map {args.map}, with its interval over texts"
+    caption = f"{run!r}\nmean score in a text, map absolute-sum, with its interval over texts"
     say(printable(str(table(words.head(args.top), caption=caption))))
 
 
-RUN = Command(
-    "measure a whole data set; repeat the command to resume a stopped run", _options_of_run, _carry_out_run
-)
-WORDS = Command(
-    "the words of a run: mean scores over its texts, each method beside LOO",
-    _options_of_words,
-    _carry_out_words,
-)
-REPORT = Command(
-    "tables, figures and claims of runs, next to the paper's numbers", _options_of_report, _carry_out_report
-)
+_text = "measure a whole data set; repeat the command to resume a stopped run"
+RUN = Command(_text, _options_of_run, _carry_out_run)
+_text = "the words of a run: mean scores over its texts, each method beside LOO"
+WORDS = Command(_text, _options_of_words, _carry_out_words)
+_text = "tables, figures and claims of runs, next to the paper's numbers"
+REPORT = Command(_text, _options_of_report, _carry_out_report)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import torch
 
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.checks import choose, whole
 from lrp_companion.lab.execute import Jobs
 from lrp_companion.lab.folder import RunFolder
 from lrp_companion.lab.load import SPAN
@@ -45,26 +45,15 @@ trained for longer.
 """
 
 
-def of_images(data: Dataset) -> np.ndarray:
-    """The images of a data set; `InputError` if it has none."""
-    if data.images is None:
-        got = f"{data.name}, which has no images"
-        raise InputError("run", got=got, expected="a data set of images", hint="load mnist")
-    return data.images
-
-
 def train_pair(
     train: Dataset, *, seed: int = 0, device: str = "cpu", epochs: int = 5, lr: float = 1e-3, **options: Any
 ) -> tuple[LinearAttention, LinearAttention]:
     """Train one net and return it as (left, right): the weights are shared, the graphs are not.
 
-    `options` are those of `LinearAttention`. Training is in float64, so that another machine gets the same
-    numbers.
-
-    >>> left, right = train_pair(load_dataset("mnist", split="train", limit=64), epochs=1)  # doctest: +SKIP
+    `options` are those of `LinearAttention`. Training is in float64: another machine gets the same numbers.
     """
     left = LinearAttention(association="left", seed=seed, dtype=torch.float64, **options).to(device)
-    left.train_on(of_images(train), train.labels, epochs=epochs, lr=lr, seed=seed)
+    left.train_on(np.asarray(train.images), train.labels, epochs=epochs, lr=lr, seed=seed)
     return left, left.sibling()
 
 
@@ -82,25 +71,13 @@ class Invariance:
         return np.array([row[column] for row in self.rows if row["explainer"] == explainer], dtype=np.float64)
 
     def table(self, map: str = "raw") -> list[dict[str, Any]]:
-        """Table 1's columns as means over images with 95 % bootstrap intervals; `map` is "raw" or
-        "sum-to-one".
-
-        Dividing a map by its sum changes Pearson's r only by the sign of the sum.
-        """
-        suffix = "" if map == "raw" else " (sum-to-one)"
-        out = []
+        """Table 1's columns as means over images with 95 % intervals, of maps "raw" or "sum-to-one"."""
+        suffix, out = "" if map == "raw" else " (sum-to-one)", []
         for explainer in dict.fromkeys(row["explainer"] for row in self.rows):
-            means = {
-                name: bootstrap_mean(self.values(f"r {name}{suffix}", explainer))
-                for name in ("left-right", "left-LOO", "right-LOO")
-            }
-            out.append(
-                {
-                    "explainer": explainer,
-                    **means,
-                    "negative left": float((self.values("sum left", explainer) < 0).mean()),
-                }
-            )
+            row: dict[str, Any] = {"explainer": explainer}
+            for name in ("left-right", "left-LOO", "right-LOO"):
+                row[name] = bootstrap_mean(self.values(f"r {name}{suffix}", explainer))
+            out.append(row | {"negative left": float((self.values("sum left", explainer) < 0).mean())})
         return out
 
 
@@ -125,20 +102,17 @@ def invariance_table(
     target = logits.argmax(-1).tolist()  # the same class from both, also where rounding could decide
     maps: dict[tuple[str, str], list[Attribution]] = {}
     for name, call in calls.items():
+        quiet: dict[str, Any] = {"progress": progress} if call["method"] == "loo" else {}
         for side in ("right", "left"):
             if name == "LOO" and one_loo and side == "left":
                 maps[name, side] = maps[name, "right"]
             else:
-                quiet: dict[str, Any] = {"progress": progress} if call["method"] == "loo" else {}
                 maps[name, side] = attribute(sides[side], images, target=target, **call, **quiet)
-    rows = [
-        {"image": k, "explainer": name, "target": target[k]}
-        | _measured(
-            *(maps[key][k] for key in ((name, "left"), (name, "right"), ("LOO", "left"), ("LOO", "right")))
-        )
-        for name in calls
-        for k in range(len(images))
-    ]
+    rows = []
+    for name in calls:
+        each = (maps[key] for key in ((name, "left"), (name, "right"), ("LOO", "left"), ("LOO", "right")))
+        for k, four in enumerate(zip(*each, strict=True)):
+            rows.append({"image": k, "explainer": name, "target": target[k]} | _measured(*four))
     return Invariance(rows)
 
 
@@ -173,10 +147,8 @@ def share_digits(
 
     Returns
     -------
-    list of dict
-        `image` (side, side), `label`, `predicted`, `logit` of the predicted class, `maps` ("query", "key" and
-        "value": arrays of side * side, see `LinearAttention.share_maps`) and `loo`, an array of the same
-        length.
+    A dict per image: `image` (side, side), `label`, `predicted`, `logit` of the predicted class, `maps`
+    ("query", "key", "value": arrays of side * side, see `LinearAttention.share_maps`), `loo`, such an array.
 
     >>> net = LinearAttention(tokens=4, dim=2, classes=2, dtype=torch.float64)
     >>> digit = share_digits(net, np.array([[[0.5, 1.0], [0.0, 0.2]]]), [1])[0]
@@ -217,7 +189,7 @@ class DigitJobs(Jobs):
     ) -> None:
         self.nets = whole("run", "nets", nets, hint="the nets have the seeds 0, 1, ...")
         self.train, self.test, self.device = train, test, device
-        self.images, self.sample = of_images(test), test.order(limit, seed=seed)
+        self.images, self.sample = np.asarray(test.images), test.order(limit, seed=seed)
         self._trained: dict[int, LinearAttention] = {}
 
     def identity(self, task: str, seed: int) -> dict[str, Any]:
@@ -281,20 +253,15 @@ class MnistJobs(DigitJobs):
         """The rows of one job."""
         seed, row = (job, 0) if table == "nets" else divmod(job, SPAN)
         net = self.net(seed, seed, self.options)
-        return self._net(seed, net) if table == "nets" else self._image(net, row)
-
-    def _net(self, seed: int, left: LinearAttention) -> pa.Table:
-        right = left.with_association("right")
-        with torch.no_grad():
-            batches = torch.as_tensor(self.images.copy()).split(256)
-            gaps = [float((left(batch) - right(batch)).abs().max()) for batch in batches]
-        net = {"seed": seed, **self.tested(left), "logit_gap": max(gaps)}
-        kinds = {"seed": pa.int32(), **TESTED, "logit_gap": pa.float64()}
-        return pa.Table.from_pylist([net], pa.schema(kinds))
-
-    def _image(self, net: LinearAttention, row: int) -> pa.Table:
-        image = self.images[row : row + 1]
-        rows = invariance_table(net, image, progress=False).rows
+        if table == "nets":
+            right = net.with_association("right")
+            with torch.no_grad():
+                batches = torch.as_tensor(self.images.copy()).split(256)
+                gaps = [float((net(batch) - right(batch)).abs().max()) for batch in batches]
+            of_net = {"seed": seed, **self.tested(net), "logit_gap": max(gaps)}
+            kinds = {"seed": pa.int32(), **TESTED, "logit_gap": pa.float64()}
+            return pa.Table.from_pylist([of_net], pa.schema(kinds))
+        rows = invariance_table(net, self.images[row : row + 1], progress=False).rows
         kinds = {"image": pa.int32(), "label": pa.int8(), "target": pa.int8(), "explainer": pa.string()}
         kinds |= {name: pa.float32() for name in rows[0] if name not in kinds}
         of_image = {"image": row, "label": int(self.test.labels[row])}

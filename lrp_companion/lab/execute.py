@@ -121,9 +121,8 @@ def execute(
 
 def _run(jobs: Jobs, folder: RunFolder, rank: int, size: int, *, progress: bool, state: Any) -> None:
     """Run the unfinished jobs of this process."""
-    done = {table: folder.done.get(table, set()) for table in jobs.tables}
     todo = {
-        table: [job for job in jobs.jobs(table)[rank::size] if job not in done[table]]
+        table: [job for job in jobs.jobs(table)[rank::size] if job not in folder.done.get(table, ())]
         for table in jobs.tables
     }
     total = sum(map(len, todo.values()))
@@ -141,12 +140,8 @@ def _run(jobs: Jobs, folder: RunFolder, rank: int, size: int, *, progress: bool,
 @contextmanager
 def _session(folder: RunFolder, jobs: Jobs, processes: int) -> Iterator[None]:
     """One session of a run in its manifest: begun when it starts, ended however it ends (but for a kill)."""
-    fresh: dict[str, Any] = {
-        "format": FORMAT,
-        "key": key_of(jobs.config),
-        "config": dict(jobs.config),
-        "sessions": [],
-    }
+    fresh: dict[str, Any] = {"format": FORMAT, "key": key_of(jobs.config), "config": dict(jobs.config)}
+    fresh["sessions"] = []
     known = read_manifest(folder.path) if (folder.path / MANIFEST).is_file() else fresh
     most = max(known.get("examples", 0), jobs.manifest["examples"])
     # An earlier session that never ended may have asked for more.
@@ -181,11 +176,10 @@ def surroundings() -> dict[str, Any]:
         "lrp_companion": __version__,
         **{name: _version(name) for name in PACKAGES},
     }
-    cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    cpu = next(names, cpu)
+    cpu = next(names, platform.processor() or platform.machine())
     hardware: dict[str, Any] = {"cpu": cpu, "cores": os.cpu_count(), "threads": torch.get_num_threads()}
     if torch.cuda.is_available():
         hardware["gpus"] = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]

@@ -36,11 +36,7 @@ SHARDS = "shards"
 
 
 def key_of(config: Mapping[str, Any]) -> str:
-    """12 hexadecimal digits for a configuration, which is all that its rows depend on.
-
-    >>> key_of({"task": "sst2", "dtype": "float32"}) == key_of({"dtype": "float32", "task": "sst2"})
-    True
-    """
+    """12 hexadecimal digits for a configuration, which is all that its rows depend on."""
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -346,11 +342,7 @@ class Axes:
 
 
 def points(choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """All combinations of the options, the last choice varying fastest.
-
-    >>> points({"site": ["word", "embedding"], "k": [1, 3]})[1]
-    {'site': 'word', 'k': 3}
-    """
+    """All combinations of the options, the last choice varying fastest."""
     return [dict(zip(choices, point, strict=True)) for point in itertools.product(*choices.values())]
 
 
@@ -378,9 +370,6 @@ def round_r(r: np.ndarray) -> np.ndarray:
 def round_bits(values: np.ndarray) -> np.ndarray:
     """Values to 13 significant bits, with a relative error of at most 2**-13 = 0.00012, and a third smaller
     in a file; signs stay.
-
-    >>> round_bits(np.array([1.0, -1.0001, 1000.3, 0.0])).tolist()
-    [1.0, -1.0, 1000.25, 0.0]
     """
     mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float32))
     return np.ldexp(np.round(mantissa * 8192) / 8192, exponent)

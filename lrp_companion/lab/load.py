@@ -213,23 +213,13 @@ class TextRun(Run):
             raise InputError("Run.maps", got=got, expected="a run with --keep-maps", hint=hint)
         rows = self._column(method, "map").to_pylist()
         stacked = [np.array(values).reshape(len(EMBEDDING_PARTS), -1) for values in rows]
-        return [
-            scores_at(
-                {
-                    name: part
-                    for name, part in zip(EMBEDDING_PARTS, parts, strict=True)
-                    if not np.isnan(part).any()
-                },
-                site,
-            )
-            for parts in stacked
-        ]
+        parts = (zip(EMBEDDING_PARTS, of, strict=True) for of in stacked)
+        return [scores_at({k: part for k, part in of if not np.isnan(part).any()}, site) for of in parts]
 
     def specials(self) -> list[np.ndarray]:
         """Which tokens of each example are special, bool (T,)."""
-        columns = (self._column("examples", name).to_pylist() for name in ("special", "tokens"))
-        pairs = zip(*columns, strict=True)
-        return [np.isin(np.arange(tokens), special) for special, tokens in pairs]
+        columns = (self._column("examples", name).to_pylist() for name in ("tokens", "special"))
+        return [np.isin(np.arange(tokens), special) for tokens, special in zip(*columns, strict=True)]
 
     def mask_means(self, *, site: str = "word", tokens: str = "no-special", part: str = "all") -> np.ndarray:
         """Mean r of all 2**L masks over the examples ("all") or over half of them ("first half", "second
@@ -262,8 +252,11 @@ class TextRun(Run):
         kept = [[maps[..., counted(special, name)] for name in TOKEN_CHOICES] for maps, special in pairs]
         axes = {"tokens": TOKEN_CHOICES, "removal": self.options["removal"], "target": TARGET_CHOICES}
         coords = {name: list(options) for name, options in axes.items()}
-        sums = (np.array([[of.sum(-1) for of in each] for each in maps]) for maps in (kept, _sizes(kept)))
-        total, size = (xr.DataArray(values, coords, ["example", *coords]) for values in sums)
+        sums = (
+            [[of.sum(-1) for of in each] for each in kept],
+            [[np.abs(of).sum(-1) for of in each] for each in kept],
+        )
+        total, size = (xr.DataArray(np.array(values), coords, ["example", *coords]) for values in sums)
         return total, size
 
     def _table(self, explanation: Explanation) -> str:
@@ -295,17 +288,10 @@ class TextRun(Run):
         return rows[np.argsort(jobs[rows], kind="stable")]
 
 
-def _sizes(maps: list[list[np.ndarray]]) -> list[list[np.ndarray]]:
-    return [[np.abs(of) for of in each] for each in maps]
-
-
 def loo_maps(after: np.ndarray, target: int, *, multi_label: bool) -> np.ndarray:
     """LOO (..., target, T) of every output from logits (..., 1 + T, C) of the whole text and without each
     token; with `multi_label` a probability is a sigmoid, and a margin is NaN: there is none. Of one output (a
     regression) both are NaN.
-
-    >>> loo_maps(np.array([[1.0, 3.0], [1.0, 2.5], [2.0, 3.0]]), 1, multi_label=False)[1]
-    array([0.5, 1. ])
     """
     logit = after[..., target]
     margin = probability = np.full_like(logit, np.nan)
@@ -434,16 +420,17 @@ class AnswerRun(Run):
         tokens of an answer, or "sum", r of the two maps summed over the answer. NaN where r is undefined.
         """
 
-        def read() -> xr.DataArray:
-            rows = self.tables["answers"].to_pandas()
-            rows["r"] = rows["r"].map(_of_answer)
-            r = rows.pivot(index="method", columns=JOB, values="r").loc[list(self.methods)]
-            axes = {"explainer": list(self.methods), "example": r.columns.tolist()}
-            axes |= {"statistic": list(STATISTICS), "of": ["tokens", "sum"]}
-            values = np.array(r.to_numpy().tolist())
-            return xr.DataArray(values, axes, list(axes), name="r").transpose(..., "example")
+        return self.once("r", self._read_r)
 
-        return self.once("r", read)
+    def _read_r(self) -> xr.DataArray:
+        rows = self.tables["answers"].to_pandas()
+        rows["r"] = rows["r"].map(_of_answer)
+        r = rows.pivot(index="method", columns=JOB, values="r").loc[list(self.methods)]
+        axes = {"explainer": list(self.methods), "example": r.columns.tolist()}
+        axes |= {"statistic": list(STATISTICS), "of": ["tokens", "sum"]}
+        return xr.DataArray(np.array(r.to_numpy().tolist()), axes, list(axes), name="r").transpose(
+            ..., "example"
+        )
 
 
 def _of_answer(values: np.ndarray) -> np.ndarray:
@@ -470,8 +457,8 @@ def load_run(path: str | os.PathLike[str]) -> AnyRun:
     kinds: dict[str, tuple[str, Any]] = {
         "mnist": ("images", MnistRun),
         "mnist-grid": ("images", MnistGridRun),
-        ANSWERS_TASK: ("answers", AnswerRun),
     }
+    kinds[ANSWERS_TASK] = "answers", AnswerRun
     table, kind = kinds.get(task, ("methods", TextRun))
     if table not in tables:
         got, expected = f"{path}, without explained {'images' if table == 'images' else 'examples'}", "some"

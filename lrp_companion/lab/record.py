@@ -13,7 +13,7 @@ import fnmatch
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,7 +25,7 @@ import xarray as xr
 
 from lrp_companion.checks import InputError, SourceError, extra
 from lrp_companion.lab.load import MAPS, AnswerRun, AnyRun, Run, TextRun, load_run, nearby
-from lrp_companion.metrics import Interval, bootstrap_mean
+from lrp_companion.metrics import bootstrap_mean
 from lrp_companion.metrics.faithfulness import cross_correlation
 from lrp_companion.metrics.statistics import bootstrap_columns, mean_over
 from lrp_companion.schema import AXIS_OPTIONS, TOKEN_CHOICES, mask_label, masks_on_paths
@@ -64,9 +64,8 @@ class Record:
     def __repr__(self) -> str:
         if len(self.parts) == 1 and isinstance(part := next(iter(self.parts.values())), Run):
             return repr(part)
-        counts = {
-            part.n if isinstance(part, Run) else len(part.get("example", ())) for part in self.parts.values()
-        }
+        parts = self.parts.values()
+        counts = {part.n if isinstance(part, Run) else len(part.get("example", ())) for part in parts}
         sizes = ", ".join(f"{count:,} texts" for count in sorted(counts) if count) or "no texts"
         trainings = f", {len(self.parts)} trainings" if len(self.parts) > 1 else ""
         return f"Record({self.name!r}, {sizes}{trainings})"
@@ -121,18 +120,15 @@ class Record:
         column for each method, or for these, its relevance at a site. For records that keep their maps, also
         of Shapley values, whose "tokens" are units.
         """
-        frames = [
-            _tokens(_arrays(part, methods), site, methods).assign(training=name)
-            for name, part in self.parts.items()
-        ]
-        out = pd.concat(frames, ignore_index=True)
+        frames = {name: _tokens(_arrays(part, methods), site, methods) for name, part in self.parts.items()}
+        named = [frame.assign(training=name) for name, frame in frames.items()]
+        out = pd.concat(named, ignore_index=True)
         return out if len(self.parts) > 1 else out.drop(columns="training")
 
     def frame(self, table: str) -> pd.DataFrame:
         """A table of a run, such as "examples", as it is stored."""
-        return pd.concat(
-            [part.tables[table].to_pandas() for part in self.parts.values() if not isinstance(part, Mapping)]
-        )
+        runs = [part for part in self.parts.values() if not isinstance(part, Mapping)]
+        return pd.concat([run.tables[table].to_pandas() for run in runs])
 
     def _of_each(self, read: Callable[[Any], xr.DataArray]) -> xr.DataArray:
         each = [read(part) for part in self.parts.values()]
@@ -147,10 +143,8 @@ class Record:
             return r.rename(explainer="bypassed", example="text")
         of, order = self.config["config"], np.argsort(part["example"])
         labels = [mask_label(mask) for mask in masks_on_paths(of["layers"])]
-        readings = pd.MultiIndex.from_tuples(
-            [(site, COUNTED[tokens], statistic) for site, tokens, statistic in of["readings"]],
-            names=["site", "tokens", "statistic"],
-        )
+        named = [(site, COUNTED[tokens], statistic) for site, tokens, statistic in of["readings"]]
+        readings = pd.MultiIndex.from_tuples(named, names=["site", "tokens", "statistic"])
         coords = xr.Coordinates.from_pandas_multiindex(readings, "reading")
         flat = xr.DataArray(part["r"][order], dims=["text", "reading", "bypassed"]).assign_coords(coords)
         r = flat.assign_coords(bypassed=labels, text=np.sort(part["example"])).unstack("reading")
@@ -186,12 +180,8 @@ def open_record(name: str, *, results: str | os.PathLike[str] = "results", addre
     if not parts:
         no_address = "" if address else f", and {RECORDS} names no address to fetch it from"
         got, expected = f"{name!r}, not in {folder}{no_address}", "a record, such as sst2-12"
-        raise SourceError(
-            "open_record",
-            got=got,
-            expected=expected,
-            hint="results/README.md lists them; a zip has what its chapter draws",
-        )
+        hint = "results/README.md lists them; a zip has what its chapter draws"
+        raise SourceError("open_record", got=got, expected=expected, hint=hint)
     return Record(name, folder, parts)
 
 
@@ -207,19 +197,14 @@ def _parts(folder: Path, path: str) -> dict[str, Any]:
     return parts
 
 
-def _matching(folder: Path, pattern: str) -> Iterator[str]:
-    for path in folder.glob(f"{pattern}/manifest.json"):
-        yield path.parent.relative_to(folder).as_posix()
-    for path in folder.glob(f"{pattern}.npz"):
-        yield path.relative_to(folder).with_suffix("").as_posix()
+def _matching(folder: Path, pattern: str) -> list[str]:
+    runs = [path.parent for path in folder.glob(f"{pattern}/manifest.json")]
+    arrays = [path.with_suffix("") for path in folder.glob(f"{pattern}.npz")]
+    return [path.relative_to(folder).as_posix() for path in (*runs, *arrays)]
 
 
 def archive(name: str) -> str:
-    """The file of a release that holds a record.
-
-    >>> archive("maps/sst2-companion")
-    'maps--sst2-companion.zip'
-    """
+    """The file of a release that holds a record."""
     return f"{name.replace('/', '--')}.zip"
 
 
@@ -249,8 +234,6 @@ def interval(values: Any) -> Any:
     An `Interval` (`mean`, `low`, `high`, `n`) if `values` has no other axis; else an `xarray.Dataset` of
     `mean`, `low`, `high` and `n` over the other axes: `.to_dataframe()` is a table of them.
 
-    >>> str(interval([0.2, 0.4, 0.6]))
-    '0.400 [0.200, 0.600], n = 3'
     >>> r = xr.DataArray([[0.2, 0.4], [0.5, 0.7]], {"site": ["word", "embedding"]}, ["site", "text"])
     >>> interval(r)["mean"].values.round(3).tolist()
     [0.3, 0.6]
@@ -259,11 +242,8 @@ def interval(values: Any) -> Any:
         return bootstrap_mean(values)
     rest = [str(name) for name in values.dims if name not in ("training", "text")]
     columns = values.transpose(*rest, ..., "text").values.reshape(-1, *_samples(values))
-    means: list[Interval]
-    if "training" in values.dims:
-        means = [mean_over(dict(enumerate(column))) for column in columns]
-    else:
-        means = bootstrap_columns(list(columns))
+    several = "training" in values.dims
+    means = [mean_over(dict(enumerate(c))) for c in columns] if several else bootstrap_columns(list(columns))
     if not rest:
         return means[0]
     shape = [values.sizes[name] for name in rest]
@@ -370,10 +350,8 @@ def _tokens(part: Any, site: str, methods: Collection[str] | None) -> pd.DataFra
     ends = tuple(filter(None, ENDS.values()))
     named = [name for name in maps if not name.endswith(ends) and not name.startswith("loo ")]
     if lacks := [name for name in methods or () if name not in (*named, "loo")]:
-        hint = "tokens() without methods has all"
-        raise InputError(
-            "Record.tokens", got=f"methods {lacks}", expected="methods of this record", hint=hint
-        )
+        got, hint = f"methods {lacks}", "tokens() without methods has all"
+        raise InputError("Record.tokens", got=got, expected="methods of this record", hint=hint)
     named = [name for name in named if methods is None or name in methods]
     columns = {"special": [~of for of in word], "loo": maps[LOO]}
     columns |= {name: maps.get(f"{name}{ENDS[site]}", maps[name]) for name in named}

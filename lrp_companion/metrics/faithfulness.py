@@ -344,9 +344,6 @@ def directions(maps: np.ndarray, statistic: str) -> np.ndarray:
     For Pearson's r it is the map itself, for Spearman's its ranks, centred and scaled to norm 1. For
     Kendall's tau-b it holds the signs of the differences of all T(T - 1)/2 pairs of tokens. SciPy's
     `kendalltau` takes two maps at a time; these vectors give all pairs of many maps in one matrix product.
-
-    >>> directions(np.array([[1.0, 2.0, 2.0]]), "kendall").round(3).tolist()
-    [[-0.707, -0.707, 0.0]]
     """
     if statistic == "kendall":
         first, second = np.triu_indices(maps.shape[-1], k=1)
@@ -368,11 +365,7 @@ def _units(rows: np.ndarray) -> np.ndarray:
 
 
 def ranks(a: np.ndarray) -> np.ndarray:
-    """Ranks from 1 along the last axis, ties sharing their average rank.
-
-    >>> ranks(np.array([0.3, 0.1, 0.3])).tolist()
-    [2.5, 1.0, 2.5]
-    """
+    """Ranks from 1 along the last axis, ties sharing their average rank."""
     with extra("ranks"):
         from scipy.stats import rankdata  # takes about a second to import
 
@@ -439,11 +432,6 @@ def cross_correlation(a: np.ndarray, b: np.ndarray, statistic: str) -> np.ndarra
     """Correlation of every row of `a` (A, T) with every row of `b` (B, T), shape (A, B).
 
     NaN for rows that are constant or hold NaN.
-
-    >>> maps = np.array([[1.0, 2, 3], [5, 5, 5]])
-    >>> cross_correlation(maps, np.array([[10.0, 20, 30], [3, 2, 1]]), "pearson").round(12)
-    array([[ 1., -1.],
-           [nan, nan]])
     """
     choose("cross_correlation", "statistic", statistic, STATISTICS)
     vectors, defined = [], []
@@ -463,10 +451,6 @@ def at_map(
     """Turn r of raw maps into r of maps that are rescaled as by `normalise`.
 
     `sums` and `sizes`, sum R and sum |R| over the tokens that count, of map and LOO, are shaped like r.
-
-    >>> sums, sizes = (np.array([-2.0]), np.array([1.0])), (np.array([3.0]), np.array([1.0]))
-    >>> at_map(np.array([0.5]), "sum-to-one", sums=sums, sizes=sizes)
-    array([-0.5])
     """
     choose("at_map", "map", map, MAP_CHOICES)
     if map != "sum-to-one":  # only a map of zeros has no positive scale, and its r is NaN already

@@ -53,11 +53,7 @@ class Interval:
         return f"{self.text(3)}, n = {self.n}" + (f" ({self.undefined} undefined)" if self.undefined else "")
 
     def text(self, digits: int) -> str:
-        """Mean and limits with the given number of decimals, without n.
-
-        >>> Interval(0.624, 0.59, 0.657, n=96).text(2)
-        '0.62 [0.59, 0.66]'
-        """
+        """Mean and limits with the given number of decimals, without n."""
         if not self.n:
             return "undefined"
         if np.isnan(self.low):
@@ -159,9 +155,6 @@ def side_of_band(value: Interval, low: float, high: float) -> str:
     """The place of an interval: "inside" low..high, "below" or "above" it, or "across" one of its limits.
 
     Touching a limit counts as across; "undefined" without an interval.
-
-    >>> side_of_band(Interval(0.2, 0.1, 0.3, 9), 0, 1), side_of_band(Interval(0.2, 0.1, 0.3, 9), 0.2, 1)
-    ('inside', 'across')
     """
     if math.isnan(value.low):
         return "undefined"
@@ -181,10 +174,6 @@ def resampled(values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
     Values (examples, columns) give means (columns,), means of the draws (10000, columns), and the number of
     defined examples (columns,). Draws of a column with fewer than two of these are NaN.
-
-    >>> mean, draws, defined = resampled(np.array([[0.2], [0.4], [np.nan]]))
-    >>> float(mean[0].round(6)), draws.shape, int(defined[0])
-    (0.3, (10000, 1), 2)
     """
     given = real_array("resampled", "values", values)
     if given.ndim != 2 or not len(given):
@@ -221,11 +210,7 @@ def interval_of(value: float, draws: np.ndarray, n: int, undefined: int = 0) -> 
 
 
 def bootstrap_columns(columns: Sequence[np.ndarray]) -> list[Interval]:
-    """`bootstrap_mean` of columns; those that are defined on the same examples share one set of draws.
-
-    >>> print(bootstrap_columns([np.array([0.2, 0.4, 0.6]), np.array([1.0, 2.0, float("nan")])])[0])
-    0.400 [0.200, 0.600], n = 3
-    """
+    """`bootstrap_mean` of columns; those that are defined on the same examples share one set of draws."""
     columns = [real_array("bootstrap_columns", "a column", values) for values in columns]
     alike: dict[bytes, list[int]] = {}
     for place, values in enumerate(columns):
@@ -253,9 +238,6 @@ def detectable(value: Interval) -> float:
 
     It is 1.43 half-widths of the 95 % interval; NaN without one. These examples could not have confirmed a
     smaller effect of the paper, nor ruled it out by an interval that includes 0.
-
-    >>> round(detectable(Interval(0.0, -0.1, 0.1, 100)), 3)
-    0.143
     """
     return POWER_FACTOR * (value.high - value.low) / 2
 
@@ -272,9 +254,6 @@ def over_trainings(columns: Mapping[Key, Any]) -> Interval:
     Parameters
     ----------
     columns : training to its values (examples,), the same examples in one order; NaN where undefined.
-
-    >>> print(over_trainings({1: [0.1, 0.3], 2: [0.2, 0.4]}).text(2))
-    0.25 [-1.17, 1.67]
     """
     with extra("over_trainings"):
         from scipy import stats
@@ -300,11 +279,7 @@ def over_trainings(columns: Mapping[Key, Any]) -> Interval:
 
 
 def mean_over(columns: Mapping[Key, Any]) -> Interval:
-    """`over_trainings`; with one training, the mean over examples with its interval over them.
-
-    >>> print(mean_over({1: [0.1, 0.3]}).text(2))
-    0.20 [0.10, 0.30]
-    """
+    """`over_trainings`; with one training, the mean over examples with its interval over them."""
     if len(columns) != 1:
         return over_trainings(columns)
     (only,) = columns.values()

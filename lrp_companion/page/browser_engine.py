@@ -208,12 +208,7 @@ def _manifest(clf: Classifier, max_tokens: int) -> dict[str, Any]:
 
 
 def quantised(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return steps (rows, columns) of 8 bits and scales (rows, blocks): `w` is near `step * scale`.
-
-    >>> steps, scales = quantised(np.array([[1.0, -2.0], [0.0, 0.0]], dtype=np.float32))
-    >>> steps.tolist(), scales.ravel().astype(float).round(4).tolist()
-    ([[64, -127], [0, 0]], [0.0157, 0.0])
-    """
+    """Return steps (rows, columns) of 8 bits and scales (rows, blocks): `w` is near `step * scale`."""
     rows, columns = matrix.shape
     padded = np.pad(matrix.astype(np.float32), ((0, 0), (0, -columns % BLOCK))).reshape(rows, -1, BLOCK)
     scales = np.abs(padded).max(-1) / np.float32(127)

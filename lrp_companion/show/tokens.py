@@ -260,12 +260,7 @@ class Cell:
 
 
 def cells(record: Attribution) -> list[Cell]:
-    """A record's tokens as they are drawn, on the row's own scale.
-
-    >>> record = Attribution(("[CLS]", "fine"), [0.1, -0.25], 1, 2.5, [True, False], "loo")
-    >>> [(cell.text, cell.score, cell.sign) for cell in cells(record)]
-    [('[CLS]', '+0.100', 'for'), ('fine', '-0.250', 'against')]
-    """
+    """A record's tokens as they are drawn, on the row's own scale."""
     parts, digits = record.scores / row_scale(record), decimals(record.scores)
     signs = np.where(np.abs(parts) < FAINT, "", np.where(parts > 0, "for", "against")).tolist()
     columns = record.pieces, record.scores, hexes(parts), signs, record.special.tolist()
@@ -346,11 +341,7 @@ def write(operation: str, path: str | os.PathLike, content: bytes) -> None:
 
 
 def page(title: str, body: str, *, style: str, script: str = "") -> str:
-    """One page without any other file; `body` is markup, everything else is escaped or ours.
-
-    >>> page("a < b", "<p>c</p>", style="").count("a &lt; b")
-    1
-    """
+    """One page without any other file; `body` is markup, everything else is escaped or ours."""
     scripts = f"<script>{script}</script>" if script else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -140,11 +140,6 @@ class LinearAttention(torch.nn.Module):
             m = sum_i x_i v_i = sum_i x_i^2 a_V + sum_i x_i c_V,i,    n = sum_i x_i c_K,i
 
         and the read-out takes its sums over positions once for a batch. The scale multiplies a_K and c_K.
-
-        >>> net = LinearAttention(tokens=4, dim=2, classes=2, bias=True, dtype=torch.float64)
-        >>> images = torch.tensor([[0.5, 1.0, 0.0, 0.2]], dtype=torch.float64)
-        >>> torch.allclose(net.factored(images), net(images))
-        True
         """
         x = self.check_images(images, "LinearAttention.factored")
         direction = x.new_ones(1) if self.embed is None else self.embed.weight[:, 0]

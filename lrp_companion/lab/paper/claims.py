@@ -219,9 +219,6 @@ def pooled(columns: Sequence[np.ndarray]) -> Interval:
     """The mean over runs of their means over examples, with its 95 % bootstrap interval over examples.
 
     Runs on the same examples share draws; so this says nothing of other models.
-
-    >>> print(pooled([np.array([0.1, 0.3]), np.array([0.3, 0.5])]).text(2))
-    0.30 [0.20, 0.40]
     """
     if len(columns) == 1:
         return bootstrap_mean(columns[0])
@@ -311,9 +308,6 @@ def independent_difference(a: Interval, b: Interval) -> Interval:
     d - sqrt((m1 - low1)**2 + (high2 - m2)**2), d + sqrt((high1 - m1)**2 + (m2 - low2)**2).
 
     Its n is the smaller one.
-
-    >>> print(independent_difference(Interval(0.5, 0.47, 0.53, 90), Interval(0.2, 0.16, 0.24, 40)))
-    0.300 [0.250, 0.350], n = 40
     """
     d = a.mean - b.mean
     low = d - math.hypot(a.mean - a.low, b.high - b.mean)

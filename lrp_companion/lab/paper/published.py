@@ -128,11 +128,7 @@ def _total(*terms: tuple[float, Any]) -> Weights:
 
 
 def thirds(layers: int) -> dict[str, frozenset[int]]:
-    """The first third of the layers, the middle and later ones together, and the last third.
-
-    >>> [sorted(part) for part in thirds(6).values()]
-    [[1, 2], [3, 4, 5, 6], [5, 6]]
-    """
+    """The first third of the layers, the middle and later ones together, and the last third."""
     third = max(1, round(layers / 3))
     first, rest, last = (
         range(1, third + 1),
