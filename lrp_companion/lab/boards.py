@@ -52,18 +52,12 @@ MEASURES = (("AttnLRP", "right-LOO"), ("AttnLRP", "left-LOO"), ("AttnLRP", "left
 
 
 def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -> dict[str, Any]:
-    """Every cell of every run for the widget `ProtocolSwitchboard`: a board of reviews, then one of digits.
+    """Every cell of every run for the widget `ProtocolSwitchboard`: a board of reviews, of `runs` with both
+    methods, then one of digits, of the first run over variants of the nets; `InputError` without a run on
+    reviews.
 
     Numbers are 16-bit integers, the value times 10,000, packed as base64; -32768 where there is none. With
     two decimals they print like the value, so the widget shows the same numbers as a table.
-
-    Parameters
-    ----------
-    runs : those on reviews with both methods are used, and the first one over variants of the digit nets.
-
-    Raises
-    ------
-    InputError : no run on reviews is left.
     """
     runs = list(runs)
     grids = {run: grid(run, a, b) for run in runs if isinstance(run, TextRun) and {a, b} <= set(run.methods)}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -64,6 +64,7 @@ class Run:
     manifest: Mapping[str, Any]
     tables: Tables
     _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    table: ClassVar[str] = "methods"
 
     def once(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """The result of `make`, computed at the first call with this key and kept as long as the run."""
@@ -252,11 +253,8 @@ class TextRun(Run):
         kept = [[maps[..., counted(special, name)] for name in TOKEN_CHOICES] for maps, special in pairs]
         axes = {"tokens": TOKEN_CHOICES, "removal": self.options["removal"], "target": TARGET_CHOICES}
         coords = {name: list(options) for name, options in axes.items()}
-        sums = (
-            [[of.sum(-1) for of in each] for each in kept],
-            [[np.abs(of).sum(-1) for of in each] for each in kept],
-        )
-        total, size = (xr.DataArray(np.array(values), coords, ["example", *coords]) for values in sums)
+        each = [[np.array([of.sum(-1), np.abs(of).sum(-1)]) for of in one] for one in kept]
+        total, size = (xr.DataArray(np.array(each)[:, :, k], coords, ["example", *coords]) for k in (0, 1))
         return total, size
 
     def _table(self, explanation: Explanation) -> str:
@@ -307,6 +305,8 @@ def loo_maps(after: np.ndarray, target: int, *, multi_label: bool) -> np.ndarray
 @dataclass(frozen=True, eq=False, repr=False)
 class DigitRun(Run):
     """The common part of runs on digits: images that are explained under every net."""
+
+    table: ClassVar[str] = "images"
 
     @property
     def n(self) -> int:
@@ -406,6 +406,8 @@ class MnistGridRun(DigitRun):
 class AnswerRun(Run):
     """A run on prompts and their completions: r with LOO of every method, token by token and of the sum."""
 
+    table: ClassVar[str] = "answers"
+
     @property
     def n(self) -> int:
         """Prompts explained."""
@@ -419,7 +421,6 @@ class AnswerRun(Run):
         DataArray with the axes explainer, statistic, of and example. `of` is "tokens", the mean over the
         tokens of an answer, or "sum", r of the two maps summed over the answer. NaN where r is undefined.
         """
-
         return self.once("r", self._read_r)
 
     def _read_r(self) -> xr.DataArray:
@@ -428,9 +429,8 @@ class AnswerRun(Run):
         r = rows.pivot(index="method", columns=JOB, values="r").loc[list(self.methods)]
         axes = {"explainer": list(self.methods), "example": r.columns.tolist()}
         axes |= {"statistic": list(STATISTICS), "of": ["tokens", "sum"]}
-        return xr.DataArray(np.array(r.to_numpy().tolist()), axes, list(axes), name="r").transpose(
-            ..., "example"
-        )
+        values = np.array(r.to_numpy().tolist())
+        return xr.DataArray(values, axes, list(axes), name="r").transpose(..., "example")
 
 
 def _of_answer(values: np.ndarray) -> np.ndarray:
@@ -454,15 +454,11 @@ def load_run(path: str | os.PathLike[str]) -> AnyRun:
     place = as_path("load_run", "folder", path)
     manifest = read_manifest(place)
     tables, task = Tables(place, manifest), manifest["config"]["task"]
-    kinds: dict[str, tuple[str, Any]] = {
-        "mnist": ("images", MnistRun),
-        "mnist-grid": ("images", MnistGridRun),
-    }
-    kinds[ANSWERS_TASK] = "answers", AnswerRun
-    table, kind = kinds.get(task, ("methods", TextRun))
-    if table not in tables:
-        got, expected = f"{path}, without explained {'images' if table == 'images' else 'examples'}", "some"
-        raise SourceError("load_run", got=got, expected=expected, hint="let the run go on")
+    kinds: dict[str, Any] = {"mnist": MnistRun, "mnist-grid": MnistGridRun, ANSWERS_TASK: AnswerRun}
+    kind = kinds.get(task, TextRun)
+    if kind.table not in tables:
+        got = f"{path}, without explained {'images' if kind.table == 'images' else 'examples'}"
+        raise SourceError("load_run", got=got, expected="some", hint="let the run go on")
     return kind(place.resolve().name, manifest, tables)
 
 

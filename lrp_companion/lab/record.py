@@ -1,11 +1,4 @@
-"""A committed record as labelled arrays and tables, by its name. No torch, no texts, only numbers.
-
->>> r = open_record("sst2-12").r                                # doctest: +SKIP
->>> lead = r.sel(explainer="cp-lrp") - r.sel(explainer="attnlrp")  # doctest: +SKIP
->>> at = {"map": "raw", "removal": "attention-mask", "target": "logit", "statistic": "pearson"}
->>> interval(lead.sel(site="word", tokens="no-special", **at))  # doctest: +SKIP
-Interval(mean=-0.0211, low=-0.0282, high=-0.0141, n=872, undefined=0, level=0.95)
-"""
+"""A committed record as labelled arrays and tables, by its name. No torch, no texts, only numbers."""
 
 from __future__ import annotations
 

@@ -73,17 +73,7 @@ FIXED = ("output", "site", "removal", "unit", "progress", "batch_tokens")
 
 
 class TextJobs(Jobs):
-    """The jobs of a run on reviews; see `execute`.
-
-    Parameters
-    ----------
-    methods : methods with their options, such as "mask-gradient:groups=4".
-    masks : which sets of bypassed layers: "none", those on the paper's "paths", or "all" 2**L.
-    limit, seed : size and seed of a random sample of the examples.
-    removals, targets : how LOO removes a token, and what is explained; the first one is always among them.
-    keep_maps : keep each method's map of the logit.
-    curves : whether there are perturbation curves.
-    """
+    """The jobs of a run on reviews; see `execute`, and for the options `lrp-companion run --help`."""
 
     def __init__(
         self,
@@ -421,15 +411,8 @@ ANSWER_METHODS = ("loo", "attnlrp", "cp-lrp", "mask-gradient")
 
 
 class AnswerJobs(Jobs):
-    """The jobs of a run on prompts and their completions; see `execute`.
-
-    Parameters
-    ----------
-    clf : a language model.
-    data : prompts, and as their pairs the completions.
-    completion : how many tokens are completed, each the most likely, where `data` has no pairs.
-    methods : LOO is always among them.
-    removal : how LOO removes a token.
+    """The jobs of a run on prompts and their completions, the pairs of the data, or where it has none what
+    the model writes, `completion` tokens; LOO is always among the methods. See `execute`.
     """
 
     tables = ("answers",)

@@ -87,7 +87,7 @@ def prepare(
 
 
 def seen(text: str) -> str:
-    """Return a text without characters that are not seen, white space as spaces, as `layer_toggles.js` does."""
+    """A text without characters that are not seen, white space as spaces, as in `layer_toggles.js`."""
     kept = (c for c in text if c in "\t\n\r" or unicodedata.category(c) not in ("Cc", "Cf"))
     return " ".join("".join(kept).split())
 

@@ -3,10 +3,8 @@ and the side on which the paper's effects lie.
 
 An effect is named by its formula: sets of layers, methods or pairs of maps, one minus another.
 
-For digits, the paper's two orders are named here by their products, Q(KᵀV) and (QKᵀ)V. Section 4.3, to which
-Table 1 belongs, calls the first left-associative and the second right-associative. Section 3.1 does the
-opposite. The claims follow section 4.3 and the columns of a run section 3.1, so left in a run is right in
-Table 1.
+For digits, the paper's two orders are named here by their products: section 4.3, to which Table 1 and the
+claims belong, calls Q(KᵀV) left, section 3.1 and the columns of a run (QKᵀ)V.
 """
 
 from __future__ import annotations

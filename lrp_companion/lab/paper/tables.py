@@ -17,15 +17,12 @@ from lrp_companion.schema import DEFAULT_PROTOCOL, NONE, Protocol, mask_label, p
 Row = dict[str, Any]
 MAP_SUFFIXES = {"raw": "", "sum-to-one": " (sum-to-one)"}
 PAIRS = {"left-right": "left_vs_right", "left-LOO": "right_vs_loo", "right-LOO": "left_vs_loo"}
-"""Pair of maps in a run, and the paper's column for the same product: a run's left, (QKᵀ)V, is the right of
-section 4.3, to which Table 1 belongs.
-"""
+"""Pair of maps in a run, and the paper's column for the same product, see `published`."""
 PAIR_NAMES = {
     "left-right": "(QKᵀ)V with Q(KᵀV)",
     "left-LOO": "(QKᵀ)V with LOO",
     "right-LOO": "Q(KᵀV) with LOO",
 }
-"""The same pairs by their products, which sections 3.1 and 4.3 call left and right the other way round."""
 PAPER_METHODS = {
     "loo": "LOO",
     "ig": "IG",
@@ -54,14 +51,10 @@ def table1(run: MnistRun, *, map: str = "raw") -> list[Row]:
 
     Returns
     -------
-    list
-        A row per explainer. For each of "left-right", "left-LOO", "right-LOO": the mean over images of the
-        mean over nets, with its interval; `<pair>, nets`, the smallest and largest mean of a single net;
-        `<pair>, paper`, the paper's value for these products, None where it has none or the data are not
-        its. `n` images, `nets`, `accuracy` (smallest and largest).
-
-    >>> table1(load_run("results/mnist-plain"))[0]["left-right"].mean  # doctest: +SKIP
-    1.0
+    A row per explainer. For each of "left-right", "left-LOO", "right-LOO": the mean over images of the mean
+    over nets, with its interval; `<pair>, nets`, the smallest and largest mean of a single net; `<pair>,
+    paper`, the paper's value for these products, None where it has none or the data are not its. `n` images,
+    `nets`, `accuracy` (smallest and largest).
     """
     printed_rows = paper_table("table1") if on_paper_data(run.manifest["config"]) else []
     paper = {row["explainer"]: row for row in printed_rows}
@@ -100,12 +93,8 @@ def table2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL) -> list[Row]:
 
     Returns
     -------
-    list
-        A row per method: `method`, `r`, `lerf`, `morf`, `delta` as intervals, `<name>, paper` (None where it
-        has none, or the data are not the paper's), `n`.
-
-    >>> table2(load_run("results/sst2-companion"))[0]["r"].mean  # doctest: +SKIP
-    1.0
+    A row per method: `method`, `r`, `lerf`, `morf`, `delta` as intervals, `<name>, paper` (None where it has
+    none, or the data are not the paper's), `n`.
     """
     dataset = dataset_of(run) if protocol.statistic == "pearson" else None  # as all of the paper's r
     paper = {row["method"]: row for row in paper_table("table2") if row["dataset"] == dataset}
@@ -119,9 +108,8 @@ def tableA3(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL) -> list[Row]
 
     Returns
     -------
-    list
-        A row per path and step: `path`, `bypassed` (in words), `layers`, and the columns of `table2`. The
-        paper's model has 12 layers; for a model of other depth its columns are None.
+    A row per path and step: `path`, `bypassed` (in words), `layers`, and the columns of `table2`; the paper's
+    are None for a model of another depth than its 12 layers.
     """
     dataset = dataset_of(run) if run.layers == BASE_LAYERS else None
     paper = {
