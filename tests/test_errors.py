@@ -36,6 +36,8 @@ AWAY = "completion with a target or a position"
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     # kind of network, how `attribute` is called ("loo" of "a film" else), and what is said
     ("bert", {"inputs": []}, "no texts"),
+    ("bert", {"inputs": ()}, "no texts"),
+    ("bert", {"inputs": None}, "text 0 of type NoneType; expected a string"),
     ("bert", {"inputs": ["fine", " \n"]}, "text 1 which is empty or only whitespace"),
     ("bert", {"inputs": ["fine", b"film"]}, "text 1 of type bytes"),
     ("bert", {"inputs": "\u200b\u0000"}, "text 0 with no token but special ones"),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from lrp_companion.attribution import SITES
 from lrp_companion.checks import InputError
 from lrp_companion.lab.folder import points
 from lrp_companion.lab.load import MAPS, MnistGridRun, TextRun
@@ -15,28 +16,22 @@ from lrp_companion.lab.paper.published import paper_table
 from lrp_companion.lab.paper.tables import PAIRS, dataset_of, mean_of_nets
 from lrp_companion.metrics.statistics import bootstrap_columns, limits, resampled
 from lrp_companion.registry import label_of
-from lrp_companion.schema import AXIS_OPTIONS, DEFAULT_PROTOCOL
+from lrp_companion.schema import AXIS_OPTIONS, DEFAULT_PROTOCOL, REMOVALS
 from lrp_companion.widgets.base import packed
 from lrp_companion.widgets.maps import SCALE, UNDEFINED
+
+
+def _named(options: Sequence[str], *words: str) -> dict[Any, str]:
+    return dict(zip(options, words, strict=True))
+
 
 GRID_OPTIONS = {**AXIS_OPTIONS, "map": MAPS}
 """The axes of a board, in this order, the fields of `Protocol`; and the options that can differ in r."""
 AXIS_LABELS: dict[str, tuple[str, dict[Any, str]]] = {
-    "site": (
-        "relevance read at",
-        {"word": "words", "word+position": "words + positions", "embedding": "whole embedding"},
-    ),
+    "site": ("relevance read at", _named(SITES, "words", "words + positions", "whole embedding")),
     "tokens": ("tokens that count", {"no-special": "without [CLS], [SEP]", "all": "all"}),
     "map": ("map", {"raw": "raw", "sum-to-one": "sum to one"}),
-    "removal": (
-        "LOO removes by",
-        {
-            "attention-mask": "attention mask",
-            "mask-token": "[MASK]",
-            "pad-token": "[PAD]",
-            "delete": "deleting",
-        },
-    ),
+    "removal": ("LOO removes by", _named(REMOVALS, "attention mask", "[MASK]", "[PAD]", "deleting")),
     "target": ("output", {"logit": "logit", "margin": "margin", "probability": "probability"}),
     "statistic": ("correlation", {"pearson": "Pearson", "spearman": "Spearman", "kendall": "Kendall"}),
     "bias": ("biases", {False: "no", True: "yes"}),
@@ -66,17 +61,15 @@ def switchboard(runs: Iterable[Any], *, a: str = "cp-lrp", b: str = "attnlrp") -
         raise InputError("switchboard", got="no runs on reviews", expected=f"one with {a} and {b}", hint=hint)
     axes = _axes(GRID_OPTIONS)
     axes[list(GRID_OPTIONS).index("map")]["options"][0]["was"] = "absolute-sum"  # of the same r, in old links
-    marked = [
-        {"label": f"{label} ({title(run)})", "state": _state(run.name, at)}
-        for label, run, at in presets(grids, a, b)
-    ]
+    cells = presets(grids, a, b)
+    marked = [{"label": f"{label} ({title(run)})", "state": _state(run.name, at)} for label, run, at in cells]
     board = {
         "key": "text",
         "label": "Reviews",
         "a": label_of(a),
         "b": label_of(b),
         "axes": axes,
-        "runs": [_packed_run(run, cells, paper_values(run, a, b)) for run, cells in grids.items()],
+        "runs": [_packed_run(run, of, paper_values(run, a, b)) for run, of in grids.items()],
         "start": marked[0]["state"],
         "presets": marked,
     }
@@ -113,10 +106,8 @@ def presets(grids: Mapping[TextRun, xr.Dataset], a: str, b: str) -> list[tuple[s
     near = []
     for run in on_sst:
         printed, mean = paper_values(run, a, b), grids[run].value.sel(part="mean")
-        if (
-            printed
-            and not (gap := np.hypot(*(mean.sel(estimate=k) - printed[k] for k in "ab"))).isnull().all()
-        ):
+        gap = np.hypot(*(mean.sel(estimate=k) - printed[k] for k in "ab")) if printed else None
+        if gap is not None and not gap.isnull().all():
             near.append((float(gap.min()), run, _place(-gap)))
     if near:
         _, run, at = min(near, key=lambda one: one[0])
@@ -193,13 +184,9 @@ def digit_board(run: MnistGridRun) -> dict[str, Any]:
 
 def digit_means(run: MnistGridRun) -> np.ndarray:
     """Means over nets, (variants x maps, `MEASURES`, images)."""
-    return np.array(
-        [
-            [mean_of_nets(run.values(k, explainer, pair, map=map)) for explainer, pair in MEASURES]
-            for k in range(len(run.variants))
-            for map in MAPS
-        ]
-    )
+    cases = [(k, map) for k in range(len(run.variants)) for map in MAPS]
+    means = [[mean_of_nets(run.values(k, *which, map=map)) for which in MEASURES] for k, map in cases]
+    return np.array(means)
 
 
 def _axes(choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

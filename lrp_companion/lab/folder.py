@@ -85,8 +85,7 @@ class RunFolder:
     def gather(self) -> None:
         """Put all shards into one file per table, sorted by job, then remove them."""
         for table in _tables(self.path):
-            shards = _shards(self.path, table)
-            if shards:
+            if shards := _shards(self.path, table):
                 _write_table(self.path / f"{table}.parquet", _table(self.path, table, self.key), self.key)
             self._gathered.pop(table, None)
             for shard in shards:
@@ -141,22 +140,20 @@ def _lock(file: Path) -> Iterator[None]:
 
 def _check(place: Path, config: Mapping[str, Any]) -> None:
     """Refuse a folder that holds another run, or files that no run has made."""
-    got = ""
+    held = ""
     if (place / MANIFEST).is_file():
         known = read_manifest(place)["config"]
-        names = [name for name in [*known, *config] if known.get(name) != config.get(name)]
+        names = [name for name in {**known, **config} if known.get(name) != config.get(name)]
         pairs = [f"{name}: {known.get(name)!r} there, {config.get(name)!r} now" for name in names]
-        got = f"another run ({'; '.join(dict.fromkeys(pairs))})" if pairs else ""
+        held = f"another run ({'; '.join(pairs)})" if pairs else ""
     else:
         names = sorted(file.name for file in place.iterdir() if file.suffix != ".part")
         others = [name for name in names if name != SHARDS and not name.startswith(".")]
         if others or any((place / SHARDS).glob("*.parquet")):
-            got = f"{', '.join(others[:3] or [SHARDS])} and no {MANIFEST}"
-    if got:
-        expected = "an empty folder, or a run of the same configuration"
-        raise InputError(
-            "run", got=f"{place}, which holds {got}", expected=expected, hint="name another --out"
-        )
+            held = f"{', '.join(others[:3] or [SHARDS])} and no {MANIFEST}"
+    if held:
+        got, expected = f"{place}, which holds {held}", "an empty folder, or a run of the same configuration"
+        raise InputError("run", got=got, expected=expected, hint="name another --out")
 
 
 # -- reading ---------------------------------------------------------------------------------------------
@@ -267,17 +264,11 @@ def table_bytes(rows: pa.Table, key: str) -> pa.Buffer:
     rows = rows.replace_schema_metadata({"run": key})
     nested = {of.name: f"{of.name}.list.element" for of in rows.schema if pa.types.is_nested(of.type)}
     inner = {of.name: of.type.value_type if of.name in nested else of.type for of in rows.schema}
-    pq.write_table(
-        rows,
-        sink,
-        compression="zstd",
-        compression_level=level,
-        write_page_checksum=True,
-        use_dictionary=[nested.get(name, name) for name, of in inner.items() if pa.types.is_string(of)],
-        use_byte_stream_split=[
-            nested.get(name, name) for name, of in inner.items() if pa.types.is_floating(of)
-        ],
-    )
+    texts = [nested.get(name, name) for name, of in inner.items() if pa.types.is_string(of)]
+    floats = [nested.get(name, name) for name, of in inner.items() if pa.types.is_floating(of)]
+    encoded: dict[str, Any] = {"use_dictionary": texts, "use_byte_stream_split": floats}
+    kind = {"compression": "zstd", "compression_level": level}
+    pq.write_table(rows, sink, write_page_checksum=True, **kind, **encoded)
     return sink.getvalue()
 
 
@@ -313,13 +304,7 @@ EXAMPLES_OF = {"all": slice(None), "first half": slice(0, None, 2), "second half
 
 @dataclass(frozen=True)
 class Axes:
-    """The axes of a column, by name, each with its options, in the order in which they are stored.
-
-    >>> axes = Axes({"site": ("word", "embedding"), "k": (1, 3, 5)})
-    >>> column = axes.column(np.arange(12.0).reshape(2, 2, 3))
-    >>> axes.read(column).sel(site="embedding", k=5).values.tolist()
-    [5.0, 11.0]
-    """
+    """The axes of a column, by name, each with its options, in the order in which they are stored."""
 
     options: Mapping[str, Sequence[Hashable]]
 

@@ -94,12 +94,7 @@ def _paths_of(
 
 
 def fitting_texts(clf: Classifier, texts: Sequence[Text], *, tokens: int = 14, count: int = 6) -> list[int]:
-    """Indices of the first `count` texts with at most so many `tokens`; if too few, of the shortest.
-
-    >>> clf = load_classifier("companion")                                           # doctest: +SKIP
-    >>> fitting_texts(clf, ["a film", "a film of rare grace"], tokens=4, count=1)    # doctest: +SKIP
-    [0]
-    """
+    """Indices of the first `count` texts with at most so many `tokens`; if too few, of the shortest."""
     lengths = [len(text) for text in clf.encode(list(texts), truncate=True)]
     order = sorted(range(len(lengths)), key=lambda k: (max(lengths[k], tokens), k))
     return sorted(order[:count])

@@ -168,17 +168,16 @@ class TextJobs(Jobs):
         logits = np.stack(after).ravel()
         number = pa.int8() if len(self.clf.labels) < 128 else pa.int32()
         kind = pa.float64() if self.clf.card.dtype == "float64" else pa.float32()
-        return pa.table(
-            {
-                "label": pa.array([int(self.data.labels[job])], number),
-                "target": pa.array([int(logits[: len(self.clf.labels)].argmax())], number),
-                "tokens": pa.array([len(text)], pa.int32()),
-                "whole": pa.array([text.whole], pa.int32()),
-                "special": pa.array([np.flatnonzero(text.special).tolist()], pa.list_(pa.int32())),
-                "after": pa.array([logits], pa.list_(kind)),
-                "seconds": pa.array([seconds], pa.list_(pa.float32())),
-            }
-        )
+        row: dict[str, tuple[Any, Any]] = {
+            "label": (int(self.data.labels[job]), number),
+            "target": (int(logits[: len(self.clf.labels)].argmax()), number),
+            "tokens": (len(text), pa.int32()),
+            "whole": (text.whole, pa.int32()),
+            "special": (np.flatnonzero(text.special).tolist(), pa.list_(pa.int32())),
+            "after": (logits, pa.list_(kind)),
+            "seconds": (seconds, pa.list_(pa.float32())),
+        }
+        return pa.table({name: pa.array([value], kind) for name, (value, kind) in row.items()})
 
     def _methods(self, text: EncodedText, target: int, loo: np.ndarray, loo_seconds: float) -> pa.Table:
         rows = []

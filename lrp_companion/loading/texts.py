@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -125,7 +125,8 @@ def listed(texts: Any) -> list[tuple[str, Any]]:
     a data set are several texts); "ids", a list or an array of whole numbers; a "chat", a list of messages.
     """
     kind, texts = kind_of(texts)
-    one = kind or isinstance(texts, (bytes, Mapping, Set)) or getattr(texts, "ndim", 1) != 1
+    several = isinstance(texts, Iterable) and not isinstance(texts, (bytes, Mapping, Set))
+    one = kind or not several or getattr(texts, "ndim", 1) != 1
     items = [(kind, texts)] if one else [kind_of(item) for item in texts]
     if not items:
         raise InputError("encode", got="no texts", expected="one text or more", hint="pass a text")
@@ -147,7 +148,7 @@ def kind_of(given: Any) -> tuple[str, Any]:
         return "text", given
     if str(getattr(given, "dtype", "")).removeprefix("torch.").startswith(("int", "uint")) and given.ndim:
         given = given.tolist()
-    if isinstance(given, tuple) and not isinstance(given, Texts):
+    if isinstance(given, tuple) and given and not isinstance(given, Texts):
         return "pair", given
     if isinstance(given, list) and given:
         if all(map(is_whole, given)):

@@ -87,12 +87,7 @@ class Effect:
 
 
 def verdict(effects: Iterable[Effect], *, rank: bool = False) -> str:
-    """The weakest verdict of some effects, as a claim needs all of them; of one reading, as a rule.
-
-    >>> gain, loss = (Effect("a run", "words", "d", Interval(m, m - 0.1, m + 0.1, 50)) for m in (0.2, -0.2))
-    >>> [verdict(effects) for effects in ([gain], [gain, loss], [])]
-    ['reproduced', 'contradicted', 'not testable here']
-    """
+    """The weakest verdict of some effects, as a claim needs all of them; of one reading, as a rule."""
     found = {effect.rank_verdict if rank else effect.verdict for effect in effects}
     return next((word for word in WEAKEST_FIRST if word in found), UNTESTED)
 
@@ -196,19 +191,14 @@ def _effects(spec: Spec, runs: Sequence[AnyRun]) -> Iterator[Effect]:
             sums = [weights(what, getattr(run, "layers", 0)) for run in members]
             if not all(sums):
                 continue
-            of = [columns[run.name][protocol] for run in members]
-            values = [_sum(value, each) for (value, _, _), each in zip(of, sums, strict=True)]
-            rank, margin = None, float(np.mean([margin for *_, margin in of]))
-            if all(
-                ranked and all(isinstance(e, str) for e in each)
-                for (_, ranked, _), each in zip(of, sums, strict=True)
-            ):
-                rank = pooled([_sum(ranked, each) for (_, ranked, _), each in zip(of, sums, strict=True)])
+            of = list(zip((columns[run.name][protocol] for run in members), sums, strict=True))
+            value = pooled([_sum(values, each) for (values, _, _), each in of])
+            has_ranks = all(ranks and all(isinstance(e, str) for e in each) for (_, ranks, _), each in of)
+            rank = pooled([_sum(ranks, each) for (_, ranks, _), each in of]) if has_ranks else None
+            margin = float(np.mean([margin for (*_, margin), _ in of]))
             printed = None if paper is None else float(_sum(paper, weights(what, 12)))
             note = _joined(*map(_stand_in, members))
-            yield Effect(
-                name, protocol, what, pooled(values), rank, spec.low, spec.high, margin, printed, note
-            )
+            yield Effect(name, protocol, what, value, rank, spec.low, spec.high, margin, printed, note)
 
 
 def _sum(value: Callable[[Any], Any], terms: Weights) -> Any:
@@ -260,7 +250,7 @@ def _stand_in(run: AnyRun) -> str:
 
 
 def _joined(*notes: str) -> str:
-    return "; ".join(dict.fromkeys(note for note in notes if note))
+    return "; ".join(dict.fromkeys(filter(None, notes)))
 
 
 def _paper_value(spec: Spec) -> Callable[[Any], float]:
@@ -294,10 +284,10 @@ def _smaller_gain(number: int, runs: Sequence[AnyRun]) -> Claim:
         note = _joined(f"n = {sst.n:,} on SST, {imdb.n:,} on IMDB", _stand_in(sst), _stand_in(imdb))
         for name, at in PROTOCOLS.items():
             a, b = (paired_difference(*(run.r(rule, at) for rule in PAIR)) for run in (sst, imdb))
-            effect = Effect(
-                f"{sst.name}, {imdb.name}", name, "gain on SST - gain on IMDB", independent_difference(a, b)
-            )
-            effects.append(replace(effect, paper=gains[0] - gains[1] if of_paper else None, note=note))
+            what, printed_gain = "gain on SST - gain on IMDB", gains[0] - gains[1] if of_paper else None
+            value = independent_difference(a, b)
+            both_names = f"{sst.name}, {imdb.name}"
+            effects.append(Effect(both_names, name, what, value, paper=printed_gain, note=note))
     why = "" if effects else "no model here was run on both"
     says = "CP-LRP's gain in r over AttnLRP is smaller on IMDB than on SST"
     return Claim(number, "4.3, RQ2; Table 2", says, _rule(0, math.inf), tuple(effects), why)

@@ -25,11 +25,7 @@ FINGERPRINTS = {"sst2": "5a59d3b0e50a", "imdb": "2856d583b652", "mnist": "051f70
 
 
 def on_paper_data(config: Mapping[str, Any]) -> bool:
-    """Whether a run's data are the paper's, by their fingerprint and not by a file's name.
-
-    >>> on_paper_data({"task": "sst2", "data": "5a59d3b0e50a"}), on_paper_data({"task": "sst2", "data": "0"})
-    (True, False)
-    """
+    """Whether a run's data are the paper's, by their fingerprint and not by a file's name."""
     return config["task"] in FINGERPRINTS and config["data"] == FINGERPRINTS[config["task"]]
 
 
@@ -88,12 +84,8 @@ def weights(effect: str, layers: int) -> Weights:
     >>> weights("last third - first third", 6) == {frozenset({5, 6}): 1.0, frozenset({1, 2}): -1.0}
     True
     """
-    parts = thirds(layers)
-    every, first, later = (
-        frozenset(range(1, layers + 1)),
-        parts["first third"],
-        parts["middle and later thirds"],
-    )
+    parts, every = thirds(layers), frozenset(range(1, layers + 1))
+    first, later = parts["first third"], parts["middle and later thirds"]
     singles = [frozenset([layer]) for layer in range(1, layers + 1)]
     if effect == FRONT:  # mean rise in the middle and the last third minus the rise in the first one
         return _total((0.5, every), (-1.5, first), (1.0, NONE))
@@ -109,11 +101,9 @@ def weights(effect: str, layers: int) -> Weights:
     named: dict[str, Any] = {label_of(name): name for name in RISING} | parts
     named |= {"all layers": every, "first half": every - _last(layers), "later half": _last(layers)}
     for name in ("LOO", "IG", "AttnLRP"):
-        named |= {f"{name}, left with right": (name, "left-right")}
-        named |= {
-            f"{name}, Q(KᵀV) with LOO": (name, "right-LOO"),
-            f"{name}, (QKᵀ)V with LOO": (name, "left-LOO"),
-        }
+        named[f"{name}, left with right"] = name, "left-right"
+        named[f"{name}, Q(KᵀV) with LOO"] = name, "right-LOO"
+        named[f"{name}, (QKᵀ)V with LOO"] = name, "left-LOO"
     plus, *minus = effect.split(" - ")
     return _total((1.0, named[plus]), *((-1.0, named[name]) for name in minus))
 
@@ -128,13 +118,11 @@ def _total(*terms: tuple[float, Any]) -> Weights:
 def thirds(layers: int) -> dict[str, frozenset[int]]:
     """The first third of the layers, the middle and later ones together, and the last third."""
     third = max(1, round(layers / 3))
-    first, rest, last = (
-        range(1, third + 1),
-        range(third + 1, layers + 1),
-        range(layers - third + 1, layers + 1),
-    )
-    names = ("first third", "middle and later thirds", "last third")
-    return dict(zip(names, map(frozenset[int], (first, rest, last)), strict=True))
+    return {
+        "first third": frozenset(range(1, third + 1)),
+        "middle and later thirds": frozenset(range(third + 1, layers + 1)),
+        "last third": frozenset(range(layers - third + 1, layers + 1)),
+    }
 
 
 def _last(layers: int) -> frozenset[int]:

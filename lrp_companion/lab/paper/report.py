@@ -97,14 +97,12 @@ def r_table(run: TextRun, name: str, *, statistic: str = "pearson") -> Table:
     The paper's are Pearson's r; by rank there are no values of the paper's.
     """
     rows_of, keys, _, _ = TABLES[name]
-    by_protocol = {
-        name: rows_of(run, protocol=replace(protocol, statistic=statistic))
-        for name, protocol in PROTOCOLS.items()
-    }
+    protocols = {of: replace(protocol, statistic=statistic) for of, protocol in PROTOCOLS.items()}
+    by_protocol = {of: rows_of(run, protocol=protocol) for of, protocol in protocols.items()}
     rows = []
     for same in zip(*by_protocol.values(), strict=True):  # one row of every protocol
         row = {key: same[0][key] for key in keys} | {"paper": same[0]["r, paper"]}
-        rows.append(row | {name: cells["r"] for name, cells in zip(by_protocol, same, strict=True)})
+        rows.append(row | {of: cells["r"] for of, cells in zip(by_protocol, same, strict=True)})
     columns = {key: key for key in (*keys, *by_protocol)} | _paper_column(rows)
     ranked = "" if statistic == "pearson" else " by rank"
     what = "agreement with LOO" + ranked if name == "methods" else ""
@@ -193,11 +191,8 @@ def report(runs: Sequence[AnyRun]) -> str:
     sections += map(_terminal_text, primary_tables(runs))
     sections += (section for run in runs for section in _run_sections(run))
     sections += [] if own else _claims_sections(runs)
-    sections += (
-        _wrap(f"Not run here: {row['model']} ({row['data']}). To run it: {row['command']}")
-        for row in not_run(runs)
-    )
-    return "\n\n".join(sections) + "\n"
+    lacking = "Not run here: {model} ({data}). To run it: {command}"
+    return "\n\n".join([*sections, *(_wrap(lacking.format(**row)) for row in not_run(runs))]) + "\n"
 
 
 def _some(runs: Sequence[AnyRun]) -> list[AnyRun]:
@@ -234,9 +229,8 @@ def _run_sections(run: AnyRun) -> list[str]:
 
 
 def _wrap(text: str, indent: str = "") -> str:
-    return textwrap.fill(
-        text, REPORT_WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
+    whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(text, REPORT_WIDTH, subsequent_indent=indent, **whole)
 
 
 def _terminal_text(shown: Table) -> str:
@@ -372,13 +366,9 @@ def _layer_figures(run: TextRun) -> Iterator[tuple[str, Any]]:
     asked = [("r", name, protocol) for name, protocol in PROTOCOLS.items()]
     for column, name, protocol in [*asked, ("delta", "curves", DEFAULT_PROTOCOL)]:
         found = figure2(run, protocol=protocol, column=column)
-        drawn = lines(
-            _by_step(found["paths"]),
-            levels=found["levels"],
-            paper=found["paper"],
-            quantity="mean r with LOO" if column == "r" else "Δ = LeRF − MoRF",
-            title=f"{run.name}, n = {run.n:,}: {name}",
-        )
+        quantity = "mean r with LOO" if column == "r" else "Δ = LeRF − MoRF"
+        beside = {"levels": found["levels"], "paper": found["paper"], "quantity": quantity}
+        drawn = lines(_by_step(found["paths"]), title=f"{run.name}, n = {run.n:,}: {name}", **beside)
         stem = re.sub(r"[^a-z]+", "-", name.lower()).strip("-")
         yield f"{'layers' if run.own else 'figure2'}-{_stem(run)}-{stem}", drawn
 
