@@ -538,7 +538,8 @@ MUTATIONS: list[Mutation] = [
     batch("padding counted as text", "< lengths[:, None]).long()", "<= lengths[:, None]).long()"),
     # own models and data
     pairs("a special token's text is read as one", "if i in reserved and not mark]", "if i < 0]"),
-    pairs("a tuple is two texts", "isinstance(given, tuple) and given and not isinstance(given, Texts)", "False"),
+    pairs("a tuple is two texts", "isinstance(given, tuple) and given and not isinstance(given, Texts)",
+          "False"),
     Mutation("pairs: removals forget token types", "tape/packed.py",
              "positions * kinds + torch.as_tensor(np.concatenate(types), device=device)",
              "positions * kinds", ("test_texts.py",)),
