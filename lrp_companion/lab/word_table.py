@@ -115,7 +115,8 @@ def _words(
     texts = clf.encode(inputs, truncate=True)
     for k, (text, special) in enumerate(zip(texts, run.specials(), strict=True)):
         if not np.array_equal(text.special, special):
-            got, expected = f"text {run.examples[k]} of {len(text)} tokens", f"{len(special)}, as in {run.name}"
+            got = f"text {run.examples[k]} of {len(text)} tokens"
+            expected = f"{len(special)}, as in {run.name}"
             hint = "name the run's own model, and its own texts in their order"
             raise InputError("word_table", got=got, expected=expected, hint=hint)
         known: dict[str, Any] = {"tokens": text.tokens, "text": text.joined, "offsets": text.offsets}

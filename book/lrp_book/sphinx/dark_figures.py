@@ -21,7 +21,7 @@ ALT = re.compile(r'\balt="[^"]*"')
 
 
 def described(picture: Path) -> str:
-    """What a figure says of itself (`show.canvas`), or "" if it says nothing."""
+    """What a figure says of itself (`show.figures`), or "" if it says nothing."""
     with Image.open(picture) as image:
         return str(getattr(image, "text", {}).get("Description", ""))
 
