@@ -1,4 +1,9 @@
-"""Is it right? Measurements of an explanation for any supported model on a user's own texts, and a report."""
+"""Is it right? Measurements of an explanation for any supported model on a user's own texts, and a report;
+and by how much each method moves under the exact symmetries of a model (`families.symmetries`).
+
+A symmetry writes the same function with other parameters. A method that depends on the function alone (is
+*implementation-invariant*, Sundararajan et al. 2017) gives the same scores to both.
+"""
 
 from __future__ import annotations
 

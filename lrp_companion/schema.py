@@ -1,4 +1,4 @@
-"""Frozen records, errors and checks of arguments that all modules share. NumPy only."""
+"""Frozen records, protocols, and sets of bypassed layers (masks), layers counted from 1. NumPy only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATHS = ("front-to-back", "back-to-front", "single")
 
 
 def mask_number(layers: frozenset[int] | set[int]) -> int:
-    """The number whose bit l-1 is set if layer l (from 1) is bypassed."""
+    """The number whose bit l-1 is set if layer l (from 1) is bypassed: 0 is AttnLRP, 2**L - 1 CP-LRP."""
     return sum(1 << (layer - 1) for layer in layers)
 
 

@@ -1,4 +1,5 @@
-"""A run on reviews, one job per example and table: LOO first, then methods, masks of the paths, all masks.
+"""Runs on texts. On reviews, one job per example and table: LOO first, then methods, masks of the paths, all
+masks; on what a language model answers, one job per prompt: every method against LOO, token by token.
 
 Rows are numbers only: no word, token or token id of a text is kept. A job's batches hold only one example, so
 its rows do not depend on what else was run, in which order, or by how many processes, if each has the same

@@ -1,6 +1,7 @@
 """Two formats beside folders of `transformers`: PEFT adapters, read and merged by `peft`, where the merged
 network has to give the adapted one's logits; and what a .gguf file says and `transformers` leaves unread,
-read here, or refused by name.
+read here, or refused by name. And objects that hold a network with its tokenizer: of sentence-transformers,
+SetFit, or a pipeline.
 
 The keys are those of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md, with the values that
 llama.cpp takes where a file has none.

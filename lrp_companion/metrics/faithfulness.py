@@ -389,7 +389,9 @@ AXES = {
     "target": TARGET_CHOICES,
     "statistic": STATISTICS,
 }
-"""Axes of a stored r, in this order; the remaining choice, the map, follows from the sums."""
+"""Axes of a stored r, in this order. The remaining choice, the map, follows from the sums: scaling a map
+leaves r as it is, and dividing by a negative sum reverses its sign; `at_map` does so.
+"""
 
 
 def agreement_grid(
