@@ -29,7 +29,7 @@ from lrp_companion.lab.load import load_run
 from lrp_companion.sources import VARIABLE
 
 PACKAGE = Path(lrp_companion.__file__).resolve().parents[1]
-COMMAND = ("-m", "lrp_companion.cli")
+COMMAND = ("-m", "lrp_companion")
 LIMIT = 8
 PATIENCE = 300  # seconds after which a child is given up
 

@@ -87,7 +87,7 @@ def test_labels_and_manifests_do_not_steer_a_terminal(tmp_path, model_folder, ca
 
 def command(*arguments: str, shell: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """The command with its streams redirected as a shell does."""
-    call = " ".join([f"exec '{sys.executable}' -m lrp_companion.cli", *arguments, shell])
+    call = " ".join([f"exec '{sys.executable}' -m lrp_companion", *arguments, shell])
     env = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     return subprocess.run(
         ["sh", "-c", call], env=env, capture_output=True, text=True, timeout=120, check=False
