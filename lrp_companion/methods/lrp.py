@@ -155,7 +155,7 @@ def lrp(
     choices |= {"positions": positions} if rotated else {}
     choices |= {"cut": tuple(cuts)} if cuts else {}
     choices |= {"shares": rules.shares} if rules.shares != HALVES else {}
-    prints = rules.prints
+    prints = rules.prints if rules.rules else {}
     # sinks draw the attention of all queries, also in the last layer
     only_read = all(tokens != "sinks" for _, tokens, _ in cuts)
     how: dict[str, Any] = {"gate": gate, "angles_as_factors": rotated, "only_read": only_read}
