@@ -13,13 +13,18 @@ function is the one that is decorated with this name, in any file of `methods`. 
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import sysconfig
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, TypeVar
 
-from lrp_companion.checks import InputError
+import numpy as np
+
+from lrp_companion.checks import InputError, on_cpu
 
 Passes = float | Callable[[Mapping[str, Any], int], float]
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -173,6 +178,72 @@ def forget(name: str) -> None:
 def method_named(name: str) -> Method:
     """Return the entry of a method; for an unregistered one, only its name."""
     return METHODS.get(name) or Method(name, name, float("nan"))
+
+
+LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platlib", "purelib"))
+
+
+def called(function: Any) -> str:
+    """The name of a function, of one with some arguments given, or of an object that can be called."""
+    function = function.func if isinstance(function, partial) else function
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def print_of(function: Any) -> str:
+    """Eight hexadecimal digits of what a function computes: its code and defaults, and of all that it reads
+    outside (numbers, arrays, functions, objects) the same again. Installed libraries count by their names.
+
+    >>> double = lambda x, times=2: times * x
+    >>> print_of(double) == print_of(lambda x, times=2: times * x) != print_of(lambda x, times=3: times * x)
+    True
+    """
+    digest, seen = hashlib.sha256(), dict[int, Any]()
+
+    def take(one: Any) -> None:
+        digest.update(type(one).__name__.encode())
+        if isinstance(one, (tuple, list)):
+            for part in one:
+                take(part)
+        elif isinstance(one, CodeType):
+            take((one.co_code, one.co_names, one.co_consts))
+        elif id(one) not in seen:
+            parts = _parts(one)
+            if isinstance(parts, tuple):
+                seen[id(one)] = one  # it may lead back to itself
+                take(parts)
+            digest.update(repr(parts).encode() if isinstance(parts, (str, bytes)) else b"")
+
+    take(function)
+    return digest.hexdigest()[:8]
+
+
+def _parts(one: Any) -> tuple[Any, ...] | str | bytes:
+    """What an object is made of, or what tells it from others of its type."""
+    if isinstance(one, partial):
+        return one.func, one.args, one.keywords
+    if isinstance(one, MethodType):
+        return one.__func__, one.__self__
+    if isinstance(one, FunctionType) and not one.__code__.co_filename.startswith(LIBRARIES):
+        cells = [cell.cell_contents for cell in one.__closure__ or ()]
+        return one.__code__, one.__defaults__, one.__kwdefaults__, cells, _read(one.__code__, one.__globals__)
+    if isinstance(one, type):
+        return one.__qualname__, [f for f in vars(one).values() if isinstance(f, FunctionType)]
+    if isinstance(one, Mapping):
+        return tuple(one.items())
+    if hasattr(one, "__array__"):
+        array = np.asarray(on_cpu(one))
+        return str(array.dtype), array.shape, array.tobytes()
+    if isinstance(one, (set, frozenset)):
+        return str(sorted(map(repr, one)))
+    if isinstance(one, (FunctionType, BuiltinFunctionType, ModuleType)):
+        return f"{getattr(one, '__module__', '')}.{one.__name__}"
+    return (type(one), vars(one)) if hasattr(one, "__dict__") else repr(one).partition(" at 0x")[0]
+
+
+def _read(code: CodeType, known: Mapping[str, Any]) -> list[Any]:
+    """The values that code, and the code of functions in it, read from their module."""
+    inner = [_read(one, known) for one in code.co_consts if isinstance(one, CodeType)]
+    return [*((name, known[name]) for name in code.co_names if name in known), *inner]
 
 
 def label_of(name: str) -> str:

@@ -130,12 +130,13 @@ def units_of(
     offsets: Sequence[Span],
     special: np.ndarray,
     follows: str = "",
+    whole: bool = False,
 ) -> Units:
     """Group the tokens of a text; `unit` is one of `UNITS`, or a list of phrases and pairs of positions.
 
     A token that spans several words joins them, and a token of spaces belongs to the next word, so that words
-    and sentences cover every token; a span has those inside it, not those at its ends. Special tokens are
-    separate units, except with spans. Words are those of the text with what `follows` it.
+    and sentences cover every token; a span has those inside it, not those at its ends unless it is `whole`.
+    Special tokens are separate units, except with spans. Words are those of the text with what `follows` it.
 
     Raises
     ------
@@ -152,7 +153,7 @@ def units_of(
         got, hint = "tokens without offsets", "explain a text with a fast tokenizer, read by this version"
         raise InputError(operation, got=got, expected="the place of each token in its text", hint=hint)
     if not isinstance(unit, str):
-        spans = sorted(_span(operation, text + follows, span) for span in unit)
+        spans = sorted(unit if whole else [_span(operation, text + follows, span) for span in unit])
         if any(end > start for (_, end), (start, _) in itertools.pairwise(spans)):
             got, hint = f"spans that overlap: {spans}", "ask for one of them at a time"
             raise InputError(operation, got=got, expected="each character in one span", hint=hint)
@@ -190,7 +191,7 @@ def _of_spans(
         if not member:
             got, hint = f"the span {span} without a token", "was the text cut to the model's length?"
             raise InputError(operation, got=got, expected="a span with a token in it", hint=hint)
-    names = tuple(text[start:end] for start, end in spans)
+    names = tuple(text[start:end].strip() or SPACE for start, end in spans)
     places = tuple((start, min(end, len(text))) for start, end in spans)  # a part of it may follow
     return Units(tuple(map(np.array, members)), names, places, np.zeros(len(spans), dtype=bool))
 

@@ -180,11 +180,17 @@ def modified_gradient(
     bypass: Collection[int] = (),
     gate: str = "uniform",
     cut: Tensor | None = None,
+    linear: Any = None,
 ) -> tuple[float, np.ndarray]:
-    """The target's logit and the relevance (T,) of the word embeddings, epsilon 0."""
+    """The target's logit and the relevance (T,) of the word embeddings, epsilon 0; `linear(x, weight, bias)`
+    in place of every linear map.
+    """
     AttentionInterface.register("modified", _attention(bypass))
     ALL_MASK_ATTENTION_FUNCTIONS.register("modified", eager_mask)
     twin = _replaced(network, gate=gate, bypass=bypass, cut=cut)
+    for module in twin.modules() if linear else ():
+        if isinstance(module, nn.Linear):
+            module.forward = lambda x, module=module: linear(x, module.weight, module.bias)
     twin.set_attn_implementation("modified")
     batch = torch.tensor([ids])
     word = twin.get_input_embeddings()(batch).detach().requires_grad_(True)

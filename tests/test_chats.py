@@ -132,6 +132,38 @@ def test_a_message_that_is_not_once_in_the_text_is_named(template: str, said: st
         lrp.attribute(model, TALK, unit="message", **how)
 
 
+def test_spaces_at_the_ends_of_a_message_go_with_it() -> None:
+    network, tokenizer = talker()
+    tokenizer.chat_template = "{% for m in messages %}<|turn|>{{m.role}}:{{m.content}}{% endfor %}"
+    clf = lrp.load_classifier(network, tokenizer, dtype="float64")
+    talk = [{"role": "system", "content": " a film  "}, {"role": "user", "content": " the plot"}]
+    (tokens,) = lrp.attribute(clf, talk, method="attnlrp", target="film")
+    (message,) = lrp.attribute(clf, talk, method="attnlrp", target="film", unit="message")
+    start = tokens.text.index(" a film")
+    inside = [
+        k
+        for k, (a, b) in enumerate(tokens.offsets)
+        if start <= a < b <= start + 9 and not tokens.special[k] and k < len(tokens.tokens)
+    ]
+    assert any(not tokens.text[slice(*tokens.offsets[k])].strip() for k in inside)
+    assert message.scores[0] == pytest.approx(tokens.scores[inside].sum(), abs=1e-12)
+    assert message.tokens == ("a film", "the plot")
+
+
+def test_an_odd_chat_of_several_has_its_own_number(clf: lrp.Classifier) -> None:
+    network, tokenizer = talker()
+    template = "{% if messages[0].role == 'user' %}{{ raise_exception('no user first') }}{% endif %}"
+    tokenizer.chat_template = template + TEMPLATE
+    strict = lrp.load_classifier(network, tokenizer)
+    how: dict[str, Any] = {"method": "loo", "target": "film"}
+    with pytest.raises(ValueError, match="text 1 which its chat template refuses: no user first"):
+        lrp.attribute(strict, [TALK, TALK[1:]], **how)
+    with pytest.raises(ValueError, match="text 1 which its chat template refuses"):
+        lrp.attribute(strict, [TALK, TALK[1:]], method="loo", completion=" film")
+    with pytest.raises(ValueError, match="text 1 without a message"):
+        lrp.attribute(clf, [TALK, "a film"], unit="message", **how)
+
+
 def test_units_of_a_chat_are_refused_elsewhere(clf: lrp.Classifier) -> None:
     how: dict[str, Any] = {"method": "loo", "target": "film"}
     for given, unit in (("a film", "message"), (TALK, "document")):

@@ -1,15 +1,276 @@
-"""Rule sets of one's own: a run's configuration has them, and the command line reads them from a file."""
+"""Rule sets and rules of one's own: what they give, a run's configuration, and a file for the command."""
 
 from __future__ import annotations
 
+import functools
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import oracles_pre_norm as other
 import pytest
-from tiny_models import TEXTS, reviews
+import torch
+from tiny_models import TEXTS, build, mean_pooled, reviews
+from torch import Tensor
 
 import lrp_companion as lrp
+from lrp_companion import rules
 from lrp_companion.cli import main
 from lrp_companion.lab.execute import execute
 from lrp_companion.lab.review_jobs import TextJobs
-from lrp_companion.registry import forget
+from lrp_companion.registry import METHODS, forget, print_of
+
+BOOK = Path(__file__).resolve().parents[1] / "book" / "your_model.md"
+EXCHANGEABLE = {name: rule.function for name, rule in rules.RULES.items() if rule.gives}
+
+
+@contextmanager
+def own(own_rules: dict[str, Callable], **more: Any) -> Iterator[str]:
+    """The name of a set of these rules, which is forgotten again."""
+    lrp.rule_set("own", rules=own_rules, **more)
+    try:
+        yield "own"
+    finally:
+        forget("own")
+
+
+@functools.cache
+def loaded(family: str) -> lrp.Classifier:
+    network, tokenizer = mean_pooled(labels=3) if family == "mean" else build(family, labels=3)
+    return lrp.load_classifier(network, tokenizer, dtype="float64")
+
+
+@pytest.mark.parametrize("family", ["bert", "mean", "deberta-v2", "llama", "gemma2"])
+@pytest.mark.parametrize("bypass", [[], [1]])
+def test_the_package_s_own_rules_change_nothing(family: str, bypass: list[int]) -> None:
+    clf = loaded(family)
+    for options in ({}, {"epsilon": 0.1}, {"target": "all"}):
+        expected = lrp.attribute(clf, list(TEXTS), method="lrp", bypass=bypass, **options)
+        with own(EXCHANGEABLE, bypass=bypass) as mine:
+            got = lrp.attribute(clf, list(TEXTS), method=mine, **options)
+        assert [one.scores.tobytes() for one in got] == [one.scores.tobytes() for one in expected]
+    acted = {name for name, _ in got[0].choices["rules"]}
+    assert acted >= {"linear", "matmul", "softmax", "elementwise"}
+    assert ("attention_values" in acted) == bool(bypass)
+    assert {"gated", "rms_norm"} <= acted if family in ("llama", "gemma2") else "layer_norm" in acted
+
+
+def norm_with_its_sd(g_y: Tensor, gamma: Tensor, sd: Tensor, x: Tensor) -> Tensor:
+    h, n = g_y * gamma / sd, (x - x.mean(-1, keepdim=True)) / sd
+    return h - h.mean(-1, keepdim=True) - n * (h * n).mean(-1, keepdim=True)
+
+
+def norm_with_its_rms(g_y: Tensor, gamma: Tensor, rms: Tensor, x: Tensor) -> Tensor:
+    h, n = g_y * gamma / rms, x / rms
+    return h - n * (h * n).mean(-1, keepdim=True)
+
+
+def derivative(g_y: Tensor, z: Tensor, activation: Any) -> Tensor:
+    with torch.enable_grad():
+        leaf = z.detach().requires_grad_()
+        return g_y * torch.autograd.grad(activation(leaf).sum(), leaf)[0]
+
+
+GRADIENT = {
+    "layer_norm": norm_with_its_sd,
+    "rms_norm": norm_with_its_rms,
+    "elementwise": derivative,
+    "matmul": lambda g_o, a, b: (g_o @ b.mT, a.mT @ g_o),
+    "gated": lambda g_h, a, u: (g_h * u, g_h * a),
+}
+
+
+@pytest.mark.parametrize("family", ["bert", "mean", "llama", "gemma2", "deberta-v2"])
+def test_rules_of_the_gradient_give_gradient_times_input(family: str) -> None:
+    clf = loaded(family)
+    with own(GRADIENT) as mine:
+        records = lrp.attribute(clf, list(TEXTS), method=mine, target=1)
+    for text, record in zip(clf.encode(list(TEXTS)), records, strict=True):
+        ids = torch.tensor([text.input_ids])
+        word = clf.encoder.embed(ids).detach().requires_grad_()
+        logits = clf.encoder.forward(ids, torch.ones_like(ids), word=word).logits
+        if family in ("bert", "mean"):  # transformers itself works in float64 there
+            logits = clf.network(inputs_embeds=word, attention_mask=torch.ones_like(ids)).logits
+        (gradient,) = torch.autograd.grad(logits[0, 1], word)
+        expected = (word * gradient).sum(-1)[0].detach().numpy()
+        np.testing.assert_allclose(record.scores, expected, rtol=0, atol=1e-12 * abs(expected).max())
+
+
+def z_plus(g_z: Tensor, x: Tensor, weight: Tensor, z: Tensor) -> Tensor:
+    """R_i = sum_j c_ij^+ / sum_i c_ij^+ R_j of contributions c_ij = x_i W_ji."""
+    up, down = weight.clamp(min=0), weight.clamp(max=0)
+    share = g_z * z / (x.clamp(min=0) @ up.mT + x.clamp(max=0) @ down.mT)
+    return torch.where(x > 0, share @ up, share @ down)
+
+
+def raised(x: Tensor, weight: Tensor, bias: Tensor | None, gamma: float | None) -> Tensor:
+    """A linear map whose gradient is LRP-gamma's (or, for None, z+), entry by entry of its contributions."""
+    c = x.unsqueeze(-2) * weight
+    z = c.sum(-1) if bias is None else c.sum(-1) + bias
+    of_sign = torch.where((z.unsqueeze(-1) > 0) == (c > 0), c, 0).sum(-1)
+    if bias is not None:
+        of_sign = of_sign + torch.where((z > 0) == (bias > 0), bias, 0)
+    more = torch.where(c > 0, c, 0).sum(-1) if gamma is None else z + gamma * of_sign
+    return more * (z / more).detach()
+
+
+def example_of_the_book() -> tuple[str, Any]:
+    """The code of the page's LRP-gamma, and the function that it defines."""
+    (code,) = re.findall(r"```python\n([^`]*def lrp_gamma[^`]*)```", BOOK.read_text(encoding="utf-8"))
+    known: dict[str, Any] = {}
+    try:
+        exec(compile(code, "mine.py", "exec"), known)
+        assert METHODS["gamma"].function is not None
+    finally:
+        forget("gamma")
+    return code, known["lrp_gamma"]
+
+
+@pytest.mark.parametrize("family", ["bert", "mean"])
+@pytest.mark.parametrize("gamma", [None, 0.25, 3.0])
+def test_gamma_and_z_plus_equal_autograd_of_a_network_with_other_linear_maps(family: str, gamma: Any) -> None:
+    clf = loaded(family)
+    function = z_plus if gamma is None else functools.partial(example_of_the_book()[1], gamma=gamma)
+    linear = functools.partial(raised, gamma=gamma)
+    for bypass in ([], [2]):
+        with own({"linear": function}, bypass=bypass) as mine:
+            records = lrp.attribute(clf, list(TEXTS), method=mine, target=2)
+        for text, record in zip(clf.encode(list(TEXTS)), records, strict=True):
+            how = {"bypass": bypass, "linear": linear}
+            _, expected = other.modified_gradient(clf.network, list(text.input_ids), 2, **how)
+            np.testing.assert_allclose(record.scores, expected, rtol=0, atol=1e-12 * abs(expected).max())
+
+
+def test_a_share_of_the_softmax_is_between_none_and_all() -> None:
+    clf = lrp.load_classifier(*build("bert", layers=1, labels=3), dtype="float64")
+    (whole,) = lrp.attribute(clf, TEXTS[1], method="attnlrp")
+    (none,) = lrp.attribute(clf, TEXTS[1], method="lrp", cut=[("query", "all"), ("key", "all")])
+    with own({"softmax": lambda g_a, a: 0.25 * rules.softmax(g_a, a)}) as mine:
+        (quarter,) = lrp.attribute(clf, TEXTS[1], method=mine)
+    np.testing.assert_allclose(quarter.scores, 0.75 * none.scores + 0.25 * whole.scores, rtol=0, atol=1e-12)
+    # a rule that knows no mask gives nothing to keys that are closed, such as later tokens
+    llama = loaded("llama")
+    with own({"softmax": lambda g_a, a, z: z * g_a}) as mine:
+        (record,) = lrp.attribute(llama, TEXTS[1], method=mine, epsilon=0.1)
+    assert np.isfinite(record.scores).all()
+    with own({"softmax": lambda g_a: g_a}) as mine:
+        alone, batched = (lrp.attribute(llama, texts, method=mine)[0] for texts in (TEXTS[0], list(TEXTS)))
+    np.testing.assert_allclose(alone.scores, batched.scores, rtol=0, atol=1e-12)
+
+
+def changed(g_z: Tensor, weight: Tensor) -> Tensor:
+    return g_z.mul_(2) @ weight
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda g_z: g_z[..., :1], r"of shape \(1, 1\); expected finite g at x of shape \(1, 16\)"),
+        (lambda g_z: None, "of shape NoneType"),
+        (lambda g_z, weight: (g_z @ weight, weight), r"of shape \(1, 16\), \(3, 16\)"),
+        (lambda g_z, weight: g_z @ weight / 0, "that is not finite"),
+        (changed, "'changed' in place of linear: g and changed arguments"),
+    ],
+)
+def test_what_an_own_rule_may_not_return(clf: lrp.Classifier, function: Callable, says: str) -> None:
+    with own({"linear": function}) as mine, pytest.raises(lrp.InputError, match=says):
+        lrp.attribute(clf, TEXTS[0], method=mine)
+    with own({"linear": rules.linear}) as mine:  # the next call has nothing left of it
+        (record,) = lrp.attribute(clf, TEXTS[0], method=mine)
+    assert record.scores.tobytes() == lrp.attribute(clf, TEXTS[0], method="attnlrp")[0].scores.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"dense": changed}, "rule 'dense'; expected one of linear"),
+        ({"add": changed}, "rule 'add'"),
+        (
+            {"linear": lambda g_z, w: g_z @ w},
+            "parameter w of '<lambda>', a rule for linear; expected some of g_z",
+        ),
+        ({"linear": lambda *given: given[0]}, "parameter \\*given"),
+    ],
+)
+def test_own_rules_that_are_refused(given: dict[str, Callable], says: str) -> None:
+    with pytest.raises(lrp.InputError, match=says), own(given):
+        pass
+
+
+def test_a_rule_that_the_network_does_not_use_is_said(clf: lrp.Classifier) -> None:
+    with own({"rms_norm": rules.rms_norm}) as mine, pytest.raises(lrp.InputError, match="none of which"):
+        lrp.attribute(clf, TEXTS[0], method=mine)
+
+
+def test_a_returned_view_of_what_the_tape_keeps_changes_no_other_score(clf: lrp.Classifier) -> None:
+    """What follows adds in place."""
+    with own({"linear": lambda g_z, x: x}) as mine:
+        first, second = (lrp.attribute(clf, TEXTS[1], method=mine)[0] for _ in range(2))
+    assert first.scores.tobytes() == second.scores.tobytes()
+
+
+CODE = """
+FACTOR = {factor}
+
+class Settings:
+    power = 1
+    def __init__(self):
+        self.names = [{factor}, self]
+
+def helper(g):
+    return FACTOR * g  # {comment}
+
+settings = Settings()
+
+def rule(g_a, a, extra={default}):
+    inner = lambda g: helper(g) + settings.power
+    return inner(a * g_a)
+"""
+
+
+def test_the_fingerprint_is_that_of_all_that_a_function_reads() -> None:
+    def told(**given: Any) -> str:
+        known: dict[str, Any] = {}
+        exec(
+            compile(CODE.format(**{"factor": 2, "comment": "", "default": 1} | given), "a.py", "exec"), known
+        )
+        return print_of(known["rule"])
+
+    assert told() == told(comment="other words")
+    assert len({told(), told(factor=3), told(default=2)}) == 3
+    arrays = [torch.ones(2), torch.zeros(2), np.zeros(2), torch.zeros(2, dtype=torch.int)]
+    assert len({print_of(functools.partial(torch.mul, one)) for one in arrays}) == 4
+    assert (
+        print_of(lambda: torch.float32) == print_of(lambda: torch.float32) != print_of(lambda: torch.float64)
+    )
+
+
+def test_a_run_is_not_resumed_with_another_function(clf: lrp.Classifier, tmp_path) -> None:
+    data, lean = reviews(TEXTS), {"masks": "none", "curves": False, "methods": ["attnlrp", "own"]}
+    for factor, resume in ((0.5, False), (0.5, True), (0.25, True)):
+        with own({"softmax": lambda g_a, a, factor=factor: factor * rules.softmax(g_a, a)}):
+            jobs = TextJobs(clf, data, **lean)
+            assert re.fullmatch("<lambda> [0-9a-f]{8}", jobs.config["rules"]["own"]["rules"]["softmax"])
+            if factor == 0.5:
+                execute(jobs, tmp_path, progress=False, resume=resume)
+                continue
+            with pytest.raises(lrp.InputError, match="rules: .*softmax"):
+                execute(jobs, tmp_path, progress=False, resume=True)
+
+
+def test_the_book_s_example_runs_from_a_file(tmp_path, capsys) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(example_of_the_book()[0])
+    try:
+        assert main(["explain", "a fine film", "--method", "gamma", "--rules", str(file), "--json"]) == 0
+    finally:
+        forget("gamma")
+    record = lrp.Attribution.from_json(capsys.readouterr().out)
+    ((name, function),) = record.choices["rules"]
+    assert name == "linear" and re.fullmatch("lrp_gamma [0-9a-f]{8}", function)
 
 
 def test_a_run_knows_the_shares_of_a_rule_set(clf: lrp.Classifier, tmp_path) -> None:

@@ -19,6 +19,7 @@ from lrp_companion.lab.commands import WORDS
 from lrp_companion.lab.execute import execute
 from lrp_companion.lab.folder import _write_table, read_folder
 from lrp_companion.lab.load import TextRun, load_run
+from lrp_companion.lab.record import Record
 from lrp_companion.lab.review_jobs import TextJobs
 
 TEXTS = (
@@ -95,7 +96,8 @@ def by_plain_loops(run: TextRun, clf, *, scale: bool, target: int | None = None)
 
 @pytest.mark.parametrize("scale", [True, False])
 @pytest.mark.parametrize("predicted", [False, True])
-def test_words_by_plain_loops(mixed, clf, scale: bool, predicted: bool) -> None:
+def test_words_by_plain_loops(mixed, clf, scale: bool, predicted: bool, monkeypatch) -> None:
+    monkeypatch.setattr("lrp_companion.lab.word_table.FEWEST", 2)
     target = 1 if predicted else None
     table = lrp.word_table(mixed, DATA, clf, least=1, map="absolute-sum" if scale else "raw", target=target)
     plain = by_plain_loops(mixed, clf, scale=scale, target=target)
@@ -113,6 +115,17 @@ def test_words_by_plain_loops(mixed, clf, scale: bool, predicted: bool) -> None:
                 found = [row[f"{name} - loo{end}"] for end in ("", " low", " high")]
                 np.testing.assert_allclose(found, [lead.mean, lead.low, lead.high], atol=1e-9)
             assert math.isnan(row[f"{name} low"]) == (len(values) < 2)
+
+
+def test_few_texts_have_no_interval_and_several_trainings_no_table(run, clf) -> None:
+    """Of two values a bootstrap gives these two."""
+    table = lrp.word_table(run, DATA, clf, least=1)
+    few = table["texts"] < 5
+    assert few.any() and (table["attnlrp low"].isna() == few).all() and table["attnlrp"].notna().all()
+    several = Record("seeds", Path(), {"seed-0": run, "seed-1": run})
+    with pytest.raises(InputError, match=r"a record of 2 runs; expected one run.*parts\['seed-0'\]"):
+        lrp.word_table(several, DATA, clf)
+    assert lrp.word_table(several.parts["seed-1"], DATA, clf, least=1).equals(table)
 
 
 def test_counts_sum_to_the_words_and_shares_to_one(run, clf) -> None:

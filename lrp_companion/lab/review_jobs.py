@@ -46,7 +46,7 @@ from lrp_companion.methods.lrp import RuleSet, cuts_of
 from lrp_companion.methods.perturbation import check_removal
 from lrp_companion.metrics.faithfulness import CORRELATIONS, ORDERS, agreement_grid
 from lrp_companion.propagation import all_masks, some_masks
-from lrp_companion.registry import METHODS, PACKAGE, method_named
+from lrp_companion.registry import METHODS, PACKAGE, method_named, print_of
 from lrp_companion.schema import (
     PROBLEM_TYPES,
     REMOVALS,
@@ -387,6 +387,9 @@ def own_rules(calls: Mapping[str, tuple[str, Any]], layers: int) -> dict[str, An
             cuts = [[path, tokens, list(of)] for path, tokens, of in cuts_of("run", rules.cut, layers)]
             told[kind] = {"bypass": sorted(rules.mask(layers)), "site": rules.site, "cut": cuts}
             told[kind]["shares"] = np.asarray(rules.shares, dtype=float).tolist()
+            told[kind] |= {"rules": rules.prints} if rules.rules else {}
+        else:
+            told[kind] = {"function": print_of(METHODS[kind].function)}
     return {"rules": told} if told else {}
 
 

@@ -13,10 +13,13 @@ from lrp_companion.attribution import SITES
 from lrp_companion.checks import InputError, choose
 from lrp_companion.lab.load import TextRun, load_run
 from lrp_companion.lab.record import Record
-from lrp_companion.metrics import normalise
+from lrp_companion.metrics import Interval, normalise
 from lrp_companion.metrics.statistics import bootstrap_columns
 from lrp_companion.schema import MAP_CHOICES
 from lrp_companion.words import units_of
+
+FEWEST = 5
+"""Texts from which there is an interval: of two values a bootstrap gives these two."""
 
 
 def word_table(
@@ -52,7 +55,7 @@ def word_table(
     map : "absolute-sum", or "sum-to-one" (divided by the sum with its sign), or "raw" (units of the logit).
         A text with a map that cannot be divided is left out.
     cased : keep words apart that differ in case alone.
-    least : leave out words of fewer texts; with 1, words of one text have NaN in place of an interval.
+    least : leave out words of fewer texts. Words of fewer than 5 have NaN in place of an interval.
     by : the column to sort by, largest first; by default the first method's difference from LOO.
     top : only the first so many words.
 
@@ -80,7 +83,12 @@ def word_table(
     by = choose("word_table", "by", by or (f"{names[0]} - loo" if names else "loo"), tuple(means))
     words = means.sort_values(by, ascending=False, kind="stable").index[:top]
     each = {str(word): of for word, of in texts.groupby("word") if word in words}
-    ends = [bootstrap_columns(each[word].to_numpy().T) for word in words]
+    ends = [
+        bootstrap_columns(of.T)
+        if len(of := each[word].to_numpy()) >= FEWEST
+        else [Interval(mean, np.nan, np.nan, len(of)) for mean in of.mean(0)]
+        for word in words
+    ]
     columns = {name: of[words].to_numpy() for name, of in counts.items()}
     for k, name in enumerate(means):
         for part, ending in (("mean", ""), ("low", " low"), ("high", " high")):
@@ -92,7 +100,11 @@ def word_table(
 
 def _text_run(run: Any) -> TextRun:
     of = load_run(run) if isinstance(run, (str, os.PathLike)) else run
-    (one,) = of.parts.values() if isinstance(of, Record) else (of,)
+    several = [*of.parts] if isinstance(of, Record) else []
+    if len(several) > 1:
+        got, hint = f"a record of {len(several)} runs", f"name one: record.parts[{several[0]!r}]"
+        raise InputError("word_table", got=got, expected="one run", hint=hint)
+    one = of.parts[several[0]] if isinstance(of, Record) else of
     if not isinstance(one, TextRun):
         got, expected = f"a {type(one).__name__}", "a run of a classifier on texts"
         raise InputError("word_table", got=got, expected=expected, hint="make one: lrp-companion run sst2")

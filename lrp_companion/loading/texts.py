@@ -187,7 +187,7 @@ class Reader:
         chat, template = item if kind == "chat" else (), self.template
         if template and not chat:
             raise _refused(k, f"that is no chat, with {', '.join(template)}", "a chat", "leave them out")
-        text = self.templated(chat, template) if chat else item
+        text = self.templated(chat, template, k) if chat else item
         sides: tuple[str, ...] = item if kind == "pair" else (text,)
         row = Encoding([*map(int, item)], []) if kind == "ids" else tokenised(tokenizer, sides, bare=bare)
         self.check_ids(k, row.ids)
@@ -229,8 +229,8 @@ class Reader:
             template=template,
         )
 
-    def templated(self, chat: Any, template: Mapping[str, Any] | None = None) -> str:
-        """The text that the tokenizer's chat template makes of messages; for a model that continues a text,
+    def templated(self, chat: Any, template: Mapping[str, Any] | None = None, k: int = 0) -> str:
+        """The text k that the tokenizer's chat template makes of messages; for a model that continues a text,
         with the beginning of the answer, or up to the end of the answer that the chat begins.
         """
         begun, given = chat[-1].get("role") == "assistant", template or {}
@@ -243,40 +243,39 @@ class Reader:
         unused = [name for name in given if name not in read]
         if unused:
             got, hint = f"with {unused[0]!r}, which its chat template does not read", "leave it out"
-            raise _refused(0, got, "options of the template", hint)
+            raise _refused(k, got, "options of the template", hint)
         asked = {"continue_final_message" if begun else "add_generation_prompt": self.prompts}
         try:
             return str(self.tokenizer.apply_chat_template(chat, tokenize=False, **asked, **given))
         except Exception as error:  # a template raises what it likes
             got, hint = f"which its chat template refuses: {error}", "write what the template reads"
-            raise _refused(0, got, "messages and options of the template", hint) from error
+            raise _refused(k, got, "messages and options of the template", hint) from error
 
-    def spans_of(self, text: EncodedText, unit: str) -> list[Span]:
-        """Where the messages of a chat, or the documents of its template, stand in the text that was made.
+    def spans_of(self, k: int, text: EncodedText, unit: str) -> list[Span]:
+        """Where the messages of a chat, or the documents of its template, stand in the text k that was made.
         For each the text is made again with a mark in its place: nothing else may change.
         """
         template, of_chat = text.template or {}, unit == "message"
         items = list(text.chat if of_chat else template.get("documents") or ())
         key, spans = "content" if of_chat else "text", list[Span]()
         made = self.templated(text.chat, template) if items else ""
-        for k, item in enumerate(items):
+        for at, item in enumerate(items):
             said: Any = item.get(key) or ""
             if said == "" and of_chat:
                 continue  # such as a call of a tool
-            marked = [*items[:k], {**item, key: MARK}, *items[k + 1 :]]
+            marked = [*items[:at], {**item, key: MARK}, *items[at + 1 :]]
             given = (marked, template) if of_chat else (text.chat, {**template, "documents": marked})
             parts = self.templated(*given).split(MARK)
             span = len(parts[0]), len(made) - len(parts[-1])
             same = parts[0] + made[slice(*span)] + parts[-1] == made
             if len(parts) != 2 or not same or made[slice(*span)] not in (said, str(said).strip()):
-                got = f"whose {unit} {k} (from 0), {shown(said)}, is not once in it as it is"
+                got = f"whose {unit} {at} (from 0), {shown(said)}, is not once in it as it is"
                 hint = "the template drops, repeats or changes it; name spans of the text instead"
-                raise _refused(0, got, f"each {unit} as it was given", hint)
+                raise _refused(k, got, f"each {unit} as it was given", hint)
             spans.append(span)
         if not spans:
-            raise _refused(
-                0, f"without a {unit}", "a chat, or documents for its template", "take another unit"
-            )
+            expected = "a chat, or documents for its template"
+            raise _refused(k, f"without a {unit}", expected, "take another unit")
         return spans
 
     def check_ids(self, k: int, ids: Sequence[int]) -> None:

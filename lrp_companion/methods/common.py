@@ -88,11 +88,12 @@ class Request:
         """The units of each text; `InputError` as `units_of`."""
         several = self.unit if _by_text(self.unit) else [self.unit] * len(self.texts)
         out = []
-        for text, unit in zip(self.texts, several, strict=True):
-            if isinstance(unit, str) and unit in OF_CHATS:
-                unit = self.clf.reader.spans_of(text, unit)
+        for k, (text, unit) in enumerate(zip(self.texts, several, strict=True)):
+            of_chat = isinstance(unit, str) and unit in OF_CHATS
+            unit = self.clf.reader.spans_of(k, text, unit) if of_chat else unit
             joined, offsets = ("", ()) if unit == "token" else (text.joined, text.offsets)
             read: dict[str, Any] = {"tokens": text.tokens, "special": text.special, "follows": text.follows}
+            read["whole"] = of_chat
             out.append(units_of("attribute", unit, text=joined, offsets=offsets, **read))
         return out
 

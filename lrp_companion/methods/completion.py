@@ -70,6 +70,7 @@ def answers(clf: Classifier, prompts: Any, completion: Any, *, contrast: Any, **
         got = f"{len(prompts)} prompts, and {' and '.join(str(len(one)) for one in several)} to follow"
         hint = "pass one for each prompt"
         raise InputError("attribute", got=got, expected="as many completions as prompts", hint=hint)
+    clf.encode(prompts, truncate=True)  # says the number of an odd one
     rows = zip(prompts, *several, strict=True)
     return [completed(clf, prompt, after, contrast=other, **options) for prompt, after, other in rows]
 

@@ -6,8 +6,10 @@ position. The methods differ in their entries, not in code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -29,10 +31,11 @@ from lrp_companion.methods.common import (
     to_numpy,
 )
 from lrp_companion.propagation import MEMORY, all_masks, parts_and_angles, relevance_parts, some_masks
-from lrp_companion.registry import PASSES, Style, method
+from lrp_companion.registry import PASSES, Style, called, method, print_of
+from lrp_companion.rules import RULES
 from lrp_companion.schema import Lattice
 from lrp_companion.tape.attention import HALVES, PATHS, PathCut, Shares
-from lrp_companion.tape.steps import CAUSES, GATES, keeps, metered
+from lrp_companion.tape.steps import CAUSES, GATES, exchanging, keeps, metered
 
 POSITIONS = ("absolute", "signed")
 """How the relevance of rotations is added up over layers; the published way is "absolute"."""
@@ -84,9 +87,8 @@ def _of_rotations(word: Tensor, tables: Sequence[Tensor], positions: str) -> Ten
 
 @dataclass(frozen=True)
 class RuleSet:
-    """The rules of a method: in which layers attention is a constant, and where relevance is read.
-
-    Every other operation has one rule (`lrp_companion.rules`).
+    """The rules of a method: in which layers attention is a constant, where relevance is read, and functions
+    of one's own.
 
     Attributes
     ----------
@@ -98,6 +100,7 @@ class RuleSet:
     cut : paths that carry nothing back, as `lrp` takes them.
     shares : two pairs, each summing to 1: what A and V receive of the relevance at `O = A V`, then Q and K
         of that at `Z = Q K^T`; AttnLRP's halves by default, Eq. (3) and (4).
+    rules : functions in place of those of `lrp_companion.rules`, by their names; none by default.
     """
 
     name: str
@@ -105,6 +108,12 @@ class RuleSet:
     site: str | None = None
     cut: Cuts = ()
     shares: Shares = HALVES
+    rules: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+    @property
+    def prints(self) -> dict[str, str]:
+        """What stands for each of its functions in records and in runs: its name and its fingerprint."""
+        return {name: f"{called(function)} {print_of(function)}" for name, function in self.rules.items()}
 
     def mask(self, layers: int) -> frozenset[int]:
         """The bypassed layers of a model with this many layers."""
@@ -146,6 +155,7 @@ def lrp(
     choices |= {"positions": positions} if rotated else {}
     choices |= {"cut": tuple(cuts)} if cuts else {}
     choices |= {"shares": rules.shares} if rules.shares != HALVES else {}
+    prints = rules.prints if rules.rules else {}
     # sinks draw the attention of all queries, also in the last layer
     only_read = all(tokens != "sinks" for _, tokens, _ in cuts)
     how: dict[str, Any] = {"gate": gate, "angles_as_factors": rotated, "only_read": only_read}
@@ -157,11 +167,18 @@ def lrp(
         logits, chosen = request.explained(rows, tape)
         start = output_gradient(logits, chosen, request.output, multi_label=clf.multi_label)
         start = start if len(rows) == len(ids) else start.unsqueeze(1)  # (R, 1, C) back to one text
-        if rotated:
-            walked, tables = parts_and_angles(tape, start, mask, epsilon=eps)
-            walked["position"] = _of_rotations(walked["word"], tables, positions)
-        else:
-            walked = some_masks(tape, start, [mask], epsilon=eps)[mask]
+        with exchanging(rules.rules) if prints else nullcontext() as own:
+            if rotated:
+                walked, tables = parts_and_angles(tape, start, mask, epsilon=eps)
+                walked["position"] = _of_rotations(walked["word"], tables, positions)
+            else:
+                walked = some_masks(tape, start, [mask], epsilon=eps)[mask]
+        if own is not None:
+            choices["rules"] = tuple((name, prints[name]) for name in prints if name in own.acted)
+            if not own.acted:
+                got = f"rules for {', '.join(prints)}, none of which {clf.card.name!r} uses"
+                hint = "an RMSNorm is not a LayerNorm; a bypassed layer has no softmax"
+                raise InputError("attribute", got=got, expected="a rule that acts", hint=hint)
         parts = {key: to_numpy(value.flatten(0, -2)) for key, value in walked.items()}
         for k, i in enumerate(rows):
             of_text = {key: value[k, : len(texts[i])] for key, value in parts.items()}
@@ -223,6 +240,7 @@ def rule_set(
     site: str | None = None,
     cut: Cuts = (),
     shares: Shares = HALVES,
+    rules: Mapping[str, Callable[..., Any]] | None = None,
     label: str | None = None,
     style: Style | None = None,
 ) -> RuleSet:
@@ -230,8 +248,22 @@ def rule_set(
 
     With shares `((a, v), (q, k))` the backward pass of attention is `g_A = a g_O V^T`, `g_V = v A^T g_O`,
     `g_Z = softmax'(Z)^T g_A`, `g_Q = q g_Z K`, `g_K = k g_Z^T Q`, with 0 where a path is cut (epsilon 0). A
-    bypassed layer has `g_V = A^T g_O` and nothing else. Shares are the same in all other layers, and all
-    other operations have the rules of `lrp_companion.rules`: a set does not exchange these.
+    bypassed layer has `g_V = A^T g_O` and nothing else. Shares are the same in all other layers.
+
+    `rules` are functions in place of those of `lrp_companion.rules`, wherever the network has the operation.
+    Such a function names, among its parameters, what it needs of these values, and gets no others:
+
+    - "linear": `g_z, weight, z, eps, x, bias` for `z = W x + b`; returns `g_x`
+    - "elementwise": `g_y, slope, z, y, activation` for `y = activation(z)`, `slope = y / z`; returns `g_z`
+    - "layer_norm": `g_y, gamma, sd, y, eps, x, beta`; returns `g_x`
+    - "rms_norm": `g_y, gamma, rms, y, eps, x`; returns `g_x`
+    - "softmax": `g_a, a, z`; returns `g_z`, of which nothing is left where `a = 0`
+    - "matmul": `g_o, a, b, o, eps, shares` for `O = A V` and for `Z = Q K^T`; returns `g_a, g_b`
+    - "attention_values": `g_o, a, v, o, eps` in bypassed layers; returns `g_v`
+    - "gated": `g_h, a, u, h, eps, shares` for `h = a u` under `gate="uniform"`; returns `g_a, g_u`
+
+    `g` is `R` divided by the value, so that the relevance at `x` is `x g_x`; shapes are those of the values.
+    Sums, rotations and what the head reads keep their rules. Epsilon acts where a function makes use of it.
 
     Its options are those of `lrp`, except those that the set fixes. `label` and `style` are for tables and
     figures.
@@ -239,15 +271,18 @@ def rule_set(
     Raises
     ------
     InputError : a name that is taken; a `bypass` that is neither a list of layers nor a
-        function; an unknown site; a cut of an unknown path; shares that do not sum to 1.
+        function; an unknown site; a cut of an unknown path; shares that do not sum to 1; rules for another
+        operation, or with other parameters. From a call: a function that returns other shapes, numbers that
+        are not finite, or changes its arguments; functions none of which the network uses.
 
     >>> upper = rule_set("upper-half", bypass=lambda layers: range(layers // 2 + 1, layers + 1))
     >>> sorted(upper.mask(6))
     [4, 5, 6]
     >>> thirds = rule_set("thirds", cut=("key", "special"), shares=((1 / 3, 2 / 3), (0.5, 0.5)))
+    >>> gentle = rule_set("gentle", rules={"softmax": lambda g_a, a: 0.5 * RULES["softmax"].function(g_a, a)})
     >>> from lrp_companion.registry import forget
-    >>> forget("upper-half"), forget("thirds")
-    (None, None)
+    >>> forget("upper-half"), forget("thirds"), forget("gentle")
+    (None, None, None)
     """
     if site is not None:
         choose("rule_set", "site", site, SITES)
@@ -261,8 +296,17 @@ def rule_set(
     if not right:
         got, expected = f"shares {shown(shares)}", "two pairs of shares, each summing to 1"
         raise InputError("rule_set", got=got, expected=expected, hint="such as ((0.5, 0.5), (0.5, 0.5))")
-    rules = RuleSet(name, bypass, site, cut, shares)
-    return _register(rules, label=label, passes=PASSES, style=style)
+    for operation, function in (rules or {}).items():
+        choose("rule_set", "rule", operation, [known for known, rule in RULES.items() if rule.gives])
+        takes = RULES[operation].takes
+        for one in inspect.signature(function).parameters.values():
+            by_name = one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+            if not by_name or (one.default is one.empty and one.name not in takes):
+                got = f"parameter {one} of {called(function)!r}, a rule for {operation}"
+                expected, hint = f"some of {', '.join(takes)}", "name what it needs, give others a default"
+                raise InputError("rule_set", got=got, expected=expected, hint=hint)
+    of = RuleSet(name, bypass, site, cut, shares, dict(rules or {}))
+    return _register(of, label=label, passes=PASSES, style=style)
 
 
 attnlrp = _register(RuleSet("attnlrp"))

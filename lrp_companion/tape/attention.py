@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from lrp_companion import rules
 from lrp_companion.families.wiring import LayerWiring, SoftCap
-from lrp_companion.tape.steps import MapStep, Step, keeps, metering, run_steps, through
+from lrp_companion.tape.steps import MapStep, Step, exchanged, keeps, metering, run_steps, through
 
 Sides = tuple[Tensor, ...]
 """Queries, keys and values of some heads, (B, h, T, d) each; where scores have a bias, this, (1, h, T, T),
@@ -224,7 +224,9 @@ class Relative:
         to_content = (keys @ self.queries.mT).gather(-1, at.mT).mT
         return (queries @ self.keys.mT).gather(-1, at), to_content
 
-    def backward(self, g: Tensor, shares: tuple[float, float]) -> tuple[Tensor, Tensor]:
+    def backward(
+        self, g: Tensor, queries: Tensor, keys: Tensor, shares: tuple[float, float]
+    ) -> tuple[Tensor, Tensor]:
         """Carry g (..., B, h, T, T') from the scores to queries and keys."""
 
         def summed(g: Tensor, places: Tensor) -> Tensor:
@@ -232,9 +234,14 @@ class Relative:
             out = g.new_zeros(*g.shape[:-1], self.keys.shape[-2])
             return out.scatter_add_(-1, places.expand_as(g), g)
 
+        of_query, of_key = summed(g, self.places), summed(g.mT, self.places.mT)
         to_query, to_key = shares
-        at_query = summed(g, self.places) @ (to_query * self.keys)
-        return at_query, summed(g.mT, self.places.mT) @ (to_key * self.queries)
+        if "matmul" in (own := exchanged()):  # two products; epsilon has acted on Z, their sum
+            rows = (of_query, queries, self.keys, shares), (of_key, keys, self.queries, shares[::-1])
+            classes = ((g, a, b.mT.expand(len(a), -1, -1, -1), share) for g, a, b, share in rows)
+            at = [own("matmul", g, a, b, a @ b, eps=0.0, shares=share)[0] for g, a, b, share in classes]
+            return at[0], at[1]
+        return of_query @ (to_query * self.keys), of_key @ (to_key * self.queries)
 
 
 @dataclass(frozen=True)
@@ -299,41 +306,57 @@ class Heads:
         """The input of the softmax, or of the soft cap before it, with keys that are closed."""
         return sum(self.bias, self.queries @ self.keys.mT)
 
+    def _capped(self) -> tuple[Tensor, Tensor]:
+        """The scores before a soft cap, and after it."""
+        raw = self._scores()
+        return raw, raw if self.wiring.cap is None else SoftCap(self.wiring.cap)(raw)
+
     @cached_property
     def _cap_slope(self) -> Tensor:
-        assert self.wiring.cap is not None
-        return rules.slope(raw := self._scores(), SoftCap(self.wiring.cap)(raw), at_zero=1.0)
+        return rules.slope(*self._capped(), at_zero=1.0)
 
     def values_only(self, g_read: Tensor, eps: float) -> Tensor:
         """CP-LRP: g at the values, with the attention held constant."""
         # A is a constant: Eq. (1), all to V and nothing to Q and K
+        if "attention_values" in (own := exchanged()):
+            return own("attention_values", g_read, self.attention, self.read, eps=eps, v=self.values)
         return rules.attention_values(g_read, self.attention, self.read, eps=eps)
 
     def all_factors(self, g_read: Tensor, eps: float) -> tuple[Tensor, Tensor, Tensor]:
         """AttnLRP: g at values, queries and keys."""
         of_read, of_scores = self.shares
+        own = exchanged()
+        matmul = partial(own, "matmul") if "matmul" in own else rules.matmul
         # O = A V, Eq. (3): half to A (..., T, T), half to V (..., T, d)
         factors = self.attention, self.values, self.read
-        g_attention, g_value = rules.matmul(g_read, *factors, eps=eps, shares=of_read)
+        g_attention, g_value = matmul(g_read, *factors, eps=eps, shares=of_read)
         # A = softmax(Z), Eq. (5)
-        g_scores = rules.softmax(g_attention, self.attention)
+        if "softmax" in own:
+            g_scores = own("softmax", g_attention, self.attention, z=self._capped()[1])
+            g_scores.masked_fill_(self.attention == 0, 0.0)  # nothing for a key that is closed
+        else:
+            g_scores = rules.softmax(g_attention, self.attention)
         # cap tanh(z / cap) is an activation function: R passes as it is
-        if self.wiring.cap is not None:
+        if self.wiring.cap is not None and "elementwise" in own:
+            raw, capped = self._capped()
+            known = {"z": raw, "y": capped, "activation": SoftCap(self.wiring.cap)}
+            g_scores = own("elementwise", g_scores, self._cap_slope, **known)
+        elif self.wiring.cap is not None:
             g_scores = rules.elementwise(g_scores, self._cap_slope)
         if metering():  # the softmax does not conserve: sum A g_A - sum Z g_Z
             keeps("softmax", self.attention * g_attention - self._scores() * g_scores)
             for bias in () if self.relative else self.bias:
                 keeps("biases", bias * g_scores)
         # the scores themselves matter to the stabiliser only
-        scores = self._scores() if eps else g_scores
+        scores = self._scores() if eps or "matmul" in own else g_scores
         # Z = (s Q) K^T + B, Eq. (4): half to s Q (..., T, d), half to K, which comes out as K^T (..., d, T)
         factors = self.queries, self.keys.mT, scores
-        g_query, g_key = rules.matmul(g_scores, *factors, eps=eps, shares=of_scores)
+        g_query, g_key = matmul(g_scores, *factors, eps=eps, shares=of_scores)
         if self.relative is not None:  # a sum of three products: Eq. (4) for each, with Z as the output
             g_scores = rules.stabiliser(scores, eps / 2) * g_scores
             for share, bias in zip(reversed(of_scores), self.bias, strict=True) if metering() else ():
                 keeps("positions", share * bias * g_scores)
-            at_query, at_key = self.relative.backward(g_scores, of_scores)
+            at_query, at_key = self.relative.backward(g_scores, self.queries, self.keys, of_scores)
             g_query, g_key = g_query.add_(at_query), g_key.add_(at_key.mT)
         return g_value, g_query.mul_(self.scale), g_key.mT
 

@@ -43,8 +43,9 @@ class ConvolutionStep:
         place = wiring.weight.device
         context, e, x = context.to(place), e.to(place), x.to(place)
         heard = 1.0 if context.heard is None else context.rows(context.heard[0])
-        z = heard * context.rows(wiring(wiring.windows(e)))
-        inner = MapStep(wiring, wiring.activation, z, wiring.activation(z))
+        windows = wiring.windows(e)
+        z = heard * context.rows(wiring(windows))
+        inner = MapStep(wiring, wiring.activation, context.rows(windows), z, wiring.activation(z))
         y, norm = run_steps(x + inner.y, (wiring.norm, None))
         return cls(context, e.shape[-2], inner, x + inner.y, norm, heard * y)
 
@@ -67,7 +68,7 @@ class LayerBlock:
     """One Transformer layer on the tape, in the order of its `LayerWiring`: norms and maps in a row are one
     sequence of steps, empty where a family has none.
 
-    Memory of a post-LN layer: about 11 D + 5 D' (the inner width) + H T numbers per token.
+    Memory of a post-LN layer: about 12 D + 5 D' (the inner width) + H T numbers per token.
     """
 
     before: Sequence[Step]

@@ -1,12 +1,14 @@
 """Steps of a Transformer that treat every token separately: norms, linear maps, gated products.
 
 Each step runs forward once, keeps what the backward pass needs, and carries `g` (`rules`) from its output to
-its input. Backward tensors may have more axes in front than forward ones. `metered` sums what steps keep.
+its input. Backward tensors may have more axes in front than forward ones. `metered` sums what steps keep, and
+functions of `exchanging` stand in for rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -17,13 +19,65 @@ import torch
 from torch import Tensor, nn
 
 from lrp_companion import rules
+from lrp_companion.checks import InputError
 from lrp_companion.families.wiring import LayerWiring, Linear, Norm, RootMeanSquare
+from lrp_companion.registry import called
 
 CAUSES = ("biases", "norms", "softmax", "positions")
 _METER: ContextVar[dict[str, float] | None] = ContextVar("meter", default=None)
 metering = _METER.get
 """The sums of `metered` while it is active, else None: what a step keeps is computed for them alone."""
 Activation = Callable[[Tensor], Tensor]
+
+
+class Exchanged(dict[str, Callable[..., Any]]):
+    """Functions that stand in for rules, by the rules' names; `acted` are those that were called."""
+
+    acted: set[str]
+
+    def __call__(self, name: str, *given: Any, **further: Any) -> Any:
+        """What the function in place of a rule returns, from the rule's own arguments and further values, as
+        far as it takes them; `InputError` unless these are finite `g` of the right shapes.
+        """
+        function, rule = self[name], rules.RULES[name]
+        known = dict(zip(rule.takes, given, strict=False)) | further
+        tensors = [one for one in known.values() if isinstance(one, Tensor)]
+        before = [one._version for one in tensors]
+        out = function(**{key: known[key] for key in inspect.signature(function).parameters if key in known})
+        parts = out if isinstance(out, tuple) else (out,)
+        shapes = [tuple(one.shape) if isinstance(one, Tensor) else type(one).__name__ for one in parts]
+        # g may have more axes in front than what the forward pass kept
+        g, inputs = given[0], [known[key] for key in rule.gives]
+        wanted = [(*g.shape[: g.ndim - one.ndim], *one.shape) for one in inputs]
+        fault = "" if shapes == wanted else f"of shape {', '.join(map(str, shapes))}"
+        fault = fault or ("" if all(one.isfinite().all() for one in parts) else "that is not finite")
+        if fault or before != [one._version for one in tensors]:
+            got = f"{called(function)!r} in place of {name}: g {fault or 'and changed arguments'}"
+            expected = f"finite g at {', '.join(rule.gives)} of shape {', '.join(map(str, wanted))}"
+            hint = "return a new tensor, or several as a tuple"
+            raise InputError("rules", got=got, expected=expected, hint=hint)
+        self.acted.add(name)
+        # what follows works in place
+        new = tuple(one.to(g.dtype, copy=True) for one in parts)
+        return new if len(new) > 1 else new[0]
+
+
+_NONE = Exchanged()
+_EXCHANGED: ContextVar[Exchanged] = ContextVar("exchanged", default=_NONE)
+exchanged = _EXCHANGED.get
+"""The functions that stand in for rules: none but within `exchanging`."""
+
+
+@contextmanager
+def exchanging(functions: Mapping[str, Callable[..., Any]]) -> Iterator[Exchanged]:
+    """Let functions stand in for rules, on every way back while the block runs."""
+    here = Exchanged(functions)
+    here.acted = set()
+    token = _EXCHANGED.set(here)
+    try:
+        yield here
+    finally:
+        _EXCHANGED.reset(token)
 
 
 def slope_at_zero(activation: Activation) -> float:
@@ -50,6 +104,7 @@ class NormStep:
     """One LayerNorm or RMSNorm on the tape; `scale` (..., 1) is what it divides by, held constant."""
 
     norm: Norm
+    x: Tensor
     y: Tensor
     scale: Tensor
 
@@ -58,17 +113,22 @@ class NormStep:
         if isinstance(norm, RootMeanSquare):
             # detached: what a norm divides by is a constant on the way back (Ali et al. 2022)
             rms = norm.rms(x)
-            return cls(norm, norm.scaled(x, rms), rms.detach())
+            return cls(norm, x, norm.scaled(x, rms), rms.detach())
         y, _, inverse = torch.native_layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
         # native_layer_norm gives 1 / sd
-        return cls(norm, y, inverse.detach().reciprocal().to(x.dtype))
+        return cls(norm, x, y, inverse.detach().reciprocal().to(x.dtype))
 
     def backward(self, g: Tensor, *, eps: float) -> Tensor:
+        own, known = exchanged(), (g, self.norm.weight, self.scale, self.y)
         if isinstance(self.norm, RootMeanSquare):
+            if "rms_norm" in own:
+                return own("rms_norm", *known, eps=eps, x=self.x)
             return rules.rms_norm(g, self.norm.weight, self.scale, self.y, eps=eps).to(g.dtype)
         # beta is a summand of y: its share g beta goes nowhere
         if metering() and (beta := self.norm.bias) is not None:
             keeps("norms", g * beta)
+        if "layer_norm" in own:
+            return own("layer_norm", *known, eps=eps, x=self.x, beta=self.norm.bias)
         return rules.layer_norm(g, self.norm.weight, self.scale, self.y, eps=eps)
 
 
@@ -78,6 +138,7 @@ class MapStep:
 
     linear: Linear
     activation: Activation | None
+    x: Tensor
     z: Tensor
     y: Tensor
 
@@ -85,7 +146,7 @@ class MapStep:
     def run(cls, linear: Linear, activation: Activation | None, x: Tensor) -> MapStep:
         # not a call of the module, which may compute something else than what the way back reads
         z = nn.functional.linear(x, linear.weight, linear.bias)
-        return cls(linear, activation, z, z if activation is None else activation(z))
+        return cls(linear, activation, x, z, z if activation is None else activation(z))
 
     @cached_property
     def slope(self) -> Tensor:
@@ -94,12 +155,18 @@ class MapStep:
         return rules.slope(self.z, self.y, at_zero=slope_at_zero(self.activation))
 
     def backward(self, g: Tensor, *, eps: float) -> Tensor:
-        if self.activation is not None:
+        own = exchanged()
+        if self.activation is not None and "elementwise" in own:
+            known = {"z": self.z, "y": self.y, "activation": self.activation}
+            g = own("elementwise", g, self.slope, **known)
+        elif self.activation is not None:
             # y = phi(z): R passes, so g is multiplied by phi(z) / z
             g = rules.elementwise(g, self.slope)
         # z = W x + b, Eq. (1): b keeps g b, its share of relevance
         if metering() and (bias := self.linear.bias) is not None:
             keeps("biases", g * bias)
+        if "linear" in own:
+            return own("linear", g, self.linear.weight, self.z, eps=eps, x=self.x, bias=self.linear.bias)
         return rules.linear(g, self.linear.weight, self.z, eps=eps)
 
 
@@ -140,6 +207,8 @@ class GatedStep:
             g_gate, g_up = rules.gated_from_the_right(g, a, u, h, self.gate.slope * u, eps=eps)
         elif self.treatment == "flat":
             g_gate, g_up = rules.gated_flat(g, a, u, h, eps=eps)
+        elif "gated" in (own := exchanged()):
+            g_gate, g_up = own("gated", g, a, u, h, eps=eps, shares=(0.5, 0.5))
         else:
             g_gate, g_up = rules.gated(g, a, u, h, eps=eps)
         # x is read by both maps, so their g add up
