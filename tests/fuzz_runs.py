@@ -479,6 +479,7 @@ RUN = {
     "--split": ["validation"],
     "--dtype": ["float64"],
     "--device": ["cpu"],
+    "--loo-from": ["nowhere"],
 }
 SOURCES = {"--data-dir": ["nowhere", "."]}
 REPORT = {"--out": ["files"]}

@@ -15,10 +15,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from tiny_models import build, save
 
-from lrp_companion.checks import ModelError
+from lrp_companion.checks import InputError, ModelError
 from lrp_companion.cli import main
 from lrp_companion.lab.folder import read_folder
+from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.loading.classifier import load_classifier
+from lrp_companion.sources import load_dataset
 
 TRACE = "import pathlib\npathlib.Path({place!r}).write_text('it ran')\n"
 CLASSES = (
@@ -166,6 +168,12 @@ def run(folder: Path, out: Path, limit: int, *more: str) -> int:
     return main([*shlex.split(call), "--masks", "none", "--removals", "attention-mask", "--quiet", *more])
 
 
+def taken_from(folder: Path, out: Path) -> TextJobs:
+    clf, data = load_classifier(folder), load_dataset("sst2", source="embedded")
+    given = {"methods": ("loo", "attnlrp"), "removals": ("attention-mask",)}
+    return TextJobs(clf, data, limit=2, loo_from=out, **given)
+
+
 @pytest.mark.parametrize(("change", "name"), CHANGES)
 def test_a_run_does_not_go_on_with_another_model(copy, tmp_path, capsys, change, name):
     assert run(copy, tmp_path / "run", 2) == 0
@@ -176,6 +184,15 @@ def test_a_run_does_not_go_on_with_another_model(copy, tmp_path, capsys, change,
     said = capsys.readouterr().err
     assert "which holds another run" in said and f"{name}: " in said and len(said.splitlines()) == 1
     assert repr(read_folder(tmp_path / "run")) == before
+
+
+@pytest.mark.parametrize(("change", "name"), CHANGES)
+def test_loo_of_another_model_is_refused(copy, tmp_path, change, name):
+    assert run(copy, tmp_path / "run", 2) == 0
+    assert len(taken_from(copy, tmp_path / "run").known) == 2
+    change(copy)
+    with pytest.raises(InputError, match=name):
+        taken_from(copy, tmp_path / "run")
 
 
 def test_fingerprints_name_what_scores_depend_on(model_folder, tmp_path: Path) -> None:

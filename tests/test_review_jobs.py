@@ -101,6 +101,8 @@ def test_a_run_goes_on_from_another_name_of_the_same_data_only(tmp_path: Path) -
     other = load_dataset(COLUMNS, text="text", label="label", title="other")
     with pytest.raises(InputError, match="name: 'first' there, 'other' now"):
         execute(TextJobs(clf, other, **FEW), tmp_path / "run", progress=False)
+    with pytest.raises(InputError, match="LOO from .* with name first"):
+        TextJobs(clf, other, **FEW, loo_from=tmp_path / "run")
 
 
 def test_a_run_on_pairs_is_what_attribute_gives(tmp_path: Path) -> None:

@@ -23,10 +23,10 @@ from PIL import Image
 
 import lrp_companion
 from lrp_companion.cli import main
-from lrp_companion.lab import execute
-from lrp_companion.lab.folder import read_folder
+from lrp_companion.lab import execute, review_jobs
+from lrp_companion.lab.folder import DEFAULT_METHODS, read_folder
 from lrp_companion.lab.load import load_run
-from lrp_companion.sources import VARIABLE
+from lrp_companion.sources import VARIABLE, load_dataset
 
 PACKAGE = Path(lrp_companion.__file__).resolve().parents[1]
 COMMAND = ("-m", "lrp_companion")
@@ -172,10 +172,41 @@ class TestProcesses:
 
 
 class TestTelling:
+    def test_loo_of_another_run_is_taken_where_it_is_there(self, model, whole, tmp_path, monkeypatch, capsys):
+        methods = ",".join(DEFAULT_METHODS[:0:-1])
+        given = [*arguments(model, tmp_path / "run"), "--methods", methods, "--masks", "none", "--quiet"]
+        assert main([*given, "--limit", str(LIMIT + 1)]) == 0
+        asked: list[str] = []
+        real = review_jobs.kept_logits
+
+        def counting(clf, jobs, **more):
+            asked.extend(text.text for text, _ in jobs[1:])  # one whole text alone is a comparison, no LOO
+            return real(clf, jobs, **more)
+
+        monkeypatch.setattr(review_jobs, "kept_logits", counting)
+        given[3] = str(tmp_path / "other")
+        assert main([*given, "--limit", str(LIMIT + 1), "--loo-from", str(whole)]) == 0
+        data = load_dataset("sst2", source="embedded")
+        # the one text that the other run does not hold
+        assert set(asked) == {data.texts[data.order(LIMIT + 1, seed=0)[LIMIT]]}
+        assert rows(tmp_path / "other") == rows(tmp_path / "run")
+        (manifest, tables), (known, known_tables) = (
+            read_folder(path) for path in (tmp_path / "other", whole)
+        )
+        assert manifest["loo from"] == known["key"] and "loo from" not in known
+        taken = set(known_tables["examples"]["job"].to_pylist())
+        for row in tables[
+            "examples"
+        ].to_pylist():  # how long it took elsewhere says nothing of the methods here
+            assert all((second > 0) != (row["job"] in taken) for second in row["seconds"])
+
     def test_fewer_removals_and_targets_are_a_part_of_the_whole(self, model, whole, tmp_path):
         fewer = "--quiet --removals mask-token,attention-mask --targets probability,logit"
         given = [*arguments(model, tmp_path / "run"), *shlex.split(fewer)]
         assert main(given) == 0
+        given[3] = str(tmp_path / "taken")
+        assert main([*given, "--loo-from", str(whole)]) == 0
+        assert rows(tmp_path / "taken") == rows(tmp_path / "run")
         full, part = load_run(whole), load_run(tmp_path / "run")
         assert part.manifest["config"]["removals"] == ["attention-mask", "mask-token"]
         assert part.manifest["config"]["targets"] == ["logit", "probability"]
@@ -192,6 +223,26 @@ class TestTelling:
                 np.testing.assert_array_equal(part.r(explanation, protocol), wanted)
         with pytest.raises(KeyError, match="removal"):
             part.r("attnlrp", lrp_companion.Protocol(removal="delete"))
+
+    @pytest.mark.parametrize("more", [("--dtype", "float32"), ("--source", "folder"), ("--model", "other")])
+    def test_loo_of_another_run_of_something_else_is_refused(
+        self, model_folder, model, whole, tmp_path, monkeypatch, refused, more
+    ):
+        (tmp_path / "data" / "sst2").mkdir(parents=True)
+        pq.write_table(
+            pa.table({"sentence": ["a warm film"] * LIMIT, "label": [1] * LIMIT}),
+            tmp_path / "data/sst2/validation.parquet",
+        )
+        monkeypatch.setenv(VARIABLE, str(tmp_path / "data"))
+        if more[0] == "--model":
+            more = ("--model", str(model_folder("bert", layers=2, labels=3)))
+        line = refused([*arguments(model, tmp_path / "run"), *more, "--quiet", "--loo-from", str(whole)])
+        name = {
+            "--dtype": "dtype float64; expected dtype float32",
+            "--source": "data ",
+            "--model": "weights ",
+        }[more[0]]
+        assert f"LOO from {whole} with " + name in line and not (tmp_path / "run").exists()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ DATA_SETS = ("sst2", "imdb", "mnist")
 OWN = ("text", "pair", "label", "completion", "write")
 """Options that only the user's own data have."""
 ANSWERS = ("model", "methods", "n_steps", "removals", "dtype")
-TEXTS = (*ANSWERS, "keep_maps", "masks", "targets", "curves")
+TEXTS = (*ANSWERS, "keep_maps", "masks", "targets", "loo_from", "curves")
 DIGITS = ("model", "nets")
 WORD_OPTIONS = ("methods", "target", "site", "least", "by")
 """Options of each kind of run."""
@@ -41,6 +41,8 @@ def _options_of_run(add: Callable[..., Any]) -> None:
     add("--removals", type=names, help=text)
     text = "what is explained: logit, and others (default: logit, margin, probability)"
     add("--targets", type=names, help=text)
+    text = "take LOO from another run of the same model, data and number format, where it has it"
+    add("--loo-from", metavar="DIR", help=text)
     text = "also keep each method's map of the logit, one number per token and embedding part (no text)"
     add("--keep-maps", action="store_const", const=True, help=text)
     text = "no perturbation curves (MoRF, LeRF): half of the work where LOO is known"

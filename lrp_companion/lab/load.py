@@ -210,7 +210,7 @@ class TextRun(Run):
     def maps(self, method: str, *, site: str = "word") -> list[np.ndarray]:
         """Maps (T,) of the logit at a site, special tokens included; of a run with --keep-maps."""
         if "map" not in self.tables.columns(self._table(method)):
-            got, hint = f"{self.name}, which keeps no maps", "run it again with that"
+            got, hint = f"{self.name}, which keeps no maps", "run it again with that, and --loo-from this run"
             raise InputError("Run.maps", got=got, expected="a run with --keep-maps", hint=hint)
         rows = self._column(method, "map").to_pylist()
         stacked = [np.array(values).reshape(len(EMBEDDING_PARTS), -1) for values in rows]

@@ -8,6 +8,7 @@ number of threads. (Another number adds in another order. Every session in the m
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,12 +28,14 @@ from lrp_companion.lab.folder import (
     DEFAULT_METHODS,
     EMBEDDING_PARTS,
     EXAMPLES_OF,
+    JOB,
     OWN_TASK,
     PASSES,
     SUMS,
     RunFolder,
     agreement_axes,
     lattice_axes,
+    read_folder,
     round_bits,
     round_r,
 )
@@ -88,6 +91,7 @@ class TextJobs(Jobs):
         n_steps: int = 50,
         removals: Sequence[str] | None = None,
         targets: Sequence[str] | None = None,
+        loo_from: str | os.PathLike[str] | None = None,
         keep_maps: bool = False,
         curves: bool = True,
     ) -> None:
@@ -101,7 +105,7 @@ class TextJobs(Jobs):
             got, hint = f"all masks of {clf.card.layers} layers", "use --masks paths"
             raise InputError("run", got=got, expected="at most 16 layers", hint=hint)
         settings = settings_of(data)
-        self.clf, self.data = clf, data.for_classes(clf.labels) if data.source in OWN_SOURCES else data
+        self.clf, self.data = clf, data.for_classes(clf.labels) if is_own(data) else data
         self.methods, self.chunk = tuple(methods), settings["chunk"]
         self.removals = some_of("removals", removals, _removals(clf, settings, removals))
         self.targets = _targets(clf, targets)
@@ -117,12 +121,15 @@ class TextJobs(Jobs):
             **described(clf, self.data, self.sample, **kind),
             "axes": {name: list(options) for name, options in axes.items()},
         }
+        self.known: dict[int, dict[str, Any]] = {}
+        if loo_from is not None:
+            self.known, self.manifest["loo from"] = self._known(loo_from)
 
     def _configuration(self, seed: int, n_steps: int) -> dict[str, Any]:
         """What the rows depend on."""
         clf, data = self.clf, self.data
         return {
-            **({"task": OWN_TASK, "name": data.name} if data.source in OWN_SOURCES else {"task": data.name}),
+            **({"task": OWN_TASK, "name": data.name} if is_own(data) else {"task": data.name}),
             **identity(clf, data, seed),
             "labels": list(clf.labels),
             "methods": list(self.methods),
@@ -134,6 +141,25 @@ class TextJobs(Jobs):
             **({"maps": True} if self.keep_maps else {}),
             **({} if self.curves else {"curves": False}),
         }
+
+    def _known(self, folder: str | os.PathLike[str]) -> tuple[dict[int, dict[str, Any]], str]:
+        """LOO of another run by job, and its key; refuse a run that differs in what determines LOO."""
+        manifest, tables = read_folder(folder)
+        config, needed = manifest["config"], ["task", "name", "labels", *identity(self.clf, self.data, 0)]
+        needed = [name for name in needed if name not in ("source", "seed", "model")]
+        wrong = [name for name in needed if config.get(name) != self.config.get(name)]
+        wrong += [] if set(self.removals) <= set(config.get("removals", ())) else ["removals"]
+        if wrong:
+            got = ", ".join(f"{name} {config.get(name)}" for name in wrong)
+            expected = ", ".join(f"{name} {self.config.get(name)}" for name in wrong)
+            hint = "leave out --loo-from, then LOO is computed"
+            raise InputError("run", got=f"LOO from {folder} with {got}", expected=expected, hint=hint)
+        places = [config["removals"].index(name) for name in self.removals]
+        known: dict[int, dict[str, Any]] = {}
+        for row in tables["examples"].to_pylist() if "examples" in tables else ():
+            after = np.array(row["after"]).reshape(len(config["removals"]), -1)[places]
+            known[row[JOB]] = {"tokens": row["tokens"], "after": after.ravel()}
+        return known, manifest["key"]
 
     @cached_property
     def encoded(self) -> dict[int, EncodedText]:
@@ -159,14 +185,20 @@ class TextJobs(Jobs):
     # -- tables ------------------------------------------------------------------------------------------
 
     def _loo(self, job: int, text: EncodedText) -> pa.Table:
-        keeps = [np.ones(len(text), dtype=bool), *~np.eye(len(text), dtype=bool)]
-        inputs = [(text, keep) for keep in keeps]
-        after, seconds = [], []
-        for removal in self.removals:
-            begin = time.perf_counter()
-            after.append(to_numpy(kept_logits(self.clf, inputs, removal=removal, progress=False)))
-            seconds.append(time.perf_counter() - begin)
-        logits = np.stack(after).ravel()
+        known = self.known.get(job)
+        if known is None or known["tokens"] != len(text):
+            keeps = [np.ones(len(text), dtype=bool), *~np.eye(len(text), dtype=bool)]
+            inputs = [(text, keep) for keep in keeps]
+            after, seconds = [], []
+            for removal in self.removals:
+                begin = time.perf_counter()
+                after.append(to_numpy(kept_logits(self.clf, inputs, removal=removal, progress=False)))
+                seconds.append(time.perf_counter() - begin)
+            logits = np.stack(after).ravel()
+        else:
+            logits = known["after"]
+            # The other run's seconds are those of another hour or machine.
+            seconds = [np.nan] * len(self.removals)
         number = pa.int8() if len(self.clf.labels) < 128 else pa.int32()
         kind = pa.float64() if self.clf.card.dtype == "float64" else pa.float32()
         row: dict[str, tuple[Any, Any]] = {
@@ -190,20 +222,23 @@ class TextJobs(Jobs):
                 rows.append(self._method(method, text, target))
         maps = np.stack([row[0] for row in rows])
         details = [row[3] for row in rows]
-        deltas = [of.get("convergence_delta", np.nan) for of in details]
         columns = {
             "method": pa.array(self.methods, pa.string()),
             "seconds": pa.array([row[2] for row in rows], pa.float32()),
-            "convergence_delta": pa.array(deltas, pa.float32()),
+            "convergence_delta": pa.array(
+                [of.get("convergence_delta", np.nan) for of in details], pa.float32()
+            ),
             **self._explained(maps, loo, text, target, agreement_axes(self.removals).options["statistic"]),
         }
         if set(self.methods) - set(DEFAULT_METHODS):
             columns["passes"] = PASSES.column(np.array([of["passes"] for of in details], dtype=np.float64))
         if self.keep_maps:
             missing = np.full(len(text), np.nan)
-            kept = [[of.get(name, missing) for name in EMBEDDING_PARTS] for _, of, *_ in rows]
-            flat = [round_bits(np.concatenate(one)) for one in kept]
-            columns["map"] = pa.array(flat, pa.list_(pa.float32()))
+            flat = [
+                np.concatenate([parts.get(name, missing) for name in EMBEDDING_PARTS])
+                for _, parts, *_ in rows
+            ]
+            columns["map"] = pa.array([round_bits(one) for one in flat], pa.list_(pa.float32()))
         return pa.table(columns)
 
     def _method(self, method: str, text: EncodedText, target: int) -> tuple[np.ndarray, Any, float, Any]:
@@ -238,11 +273,13 @@ class TextJobs(Jobs):
         kept = [counted(text.special, tokens) for tokens in TOKEN_CHOICES]
         sums = np.stack([maps[..., mask].sum(-1) for mask in kept], 2)
         sizes = np.stack([np.abs(maps[..., mask]).sum(-1) for mask in kept], 2)
-        means = dict.fromkeys(ORDERS, [np.nan] * len(maps))
+        rankings, curves = dict(enumerate(maps[:, 0, 0])), {}
         if self.curves:
-            rankings = dict(enumerate(maps[:, 0, 0]))
             curves = shared_curves(self.clf, text, target, rankings, chunk=self.chunk)
-            means = {order: [curves[k][order].mean_logit for k in rankings] for order in ORDERS}
+        means = {
+            order: [curves[k][order].mean_logit if k in curves else np.nan for k in range(len(maps))]
+            for order in ORDERS
+        }
         return {
             "r": agreement_axes(self.removals, statistics).column(round_r(r)),
             "sum": SUMS.column(round_bits(sums)),
@@ -340,12 +377,17 @@ def of_row(data: Dataset, job: int) -> Iterator[None]:
         raise InputError("run", got=got, expected=error.expected, hint=error.hint) from None
 
 
+def is_own(data: Dataset) -> bool:
+    """Whether these are the user's own data, whatever their name."""
+    return data.source in OWN_SOURCES
+
+
 def settings_of(data: Dataset) -> dict[str, Any]:
     """How a data set is run: the chunk of a curve's step, and the removals.
 
     The user's own texts are run like SST-2, or like IMDB if the median text is long.
     """
-    if data.source not in OWN_SOURCES:
+    if not is_own(data):
         return SETTINGS[choose("run", "task", data.name, tuple(SETTINGS))]
     pairs = data.pairs or [""] * len(data.texts)
     lengths = [len(text) + len(second) for text, second in zip(data.texts, pairs, strict=True)]
