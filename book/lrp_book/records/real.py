@@ -1,4 +1,4 @@
-"""Records of pre-trained models: maps of all methods, curves, layer paths, all masks, Shapley values.
+"""Records of pre-trained models: maps of all methods, curves, layer paths, Shapley values.
 
 What `results/base/make.py` and `results/smollm2/make.py` share. Each part of a record is one file, `.npz`,
 with numbers only: one entry for each text, or for each token, text after text. It is written after every
@@ -29,7 +29,7 @@ from lrp_companion.methods import explain, kept_logits
 from lrp_companion.methods.common import Request, classes_of, output_gradient, to_numpy
 from lrp_companion.metrics.faithfulness import ORDERS, perturbation_curve
 from lrp_companion.metrics.grid import cross_correlation
-from lrp_companion.propagation import all_masks, some_masks
+from lrp_companion.propagation import some_masks
 from lrp_companion.tape.encoder import token_batches
 
 TOKENS = ("all", "no-first", "words")
@@ -48,8 +48,8 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
 at word and position. AttnLRP's there is PA-LRP, which is then left out.
 """
 IG_STEPS = 50
-BATCH, LATTICE_MEMORY = {"cpu": 512, "cuda": 4_096}, 12 << 30
-"""Tokens of a batch that keeps a tape, by device, and bytes for all masks: several parts share a card."""
+BATCH = {"cpu": 512, "cuda": 4_096}
+"""Tokens of a batch that keeps a tape, by device: several parts share a card."""
 
 
 @dataclass(frozen=True)
@@ -273,33 +273,6 @@ def paths_of(clf: Classifier, texts: Texts, *, loo: Sequence[np.ndarray] | None 
     return {"r": r.round(4)}
 
 
-def singles_of(clf: Classifier, texts: Texts, *, chunk: int) -> Arrays:
-    """Curves of the maps at the word with one layer bypassed: `morf layer-K`, `lerf layer-K`."""
-    layers = range(1, clf.card.layers + 1)
-    maps = dict(bypassing(clf, texts, [frozenset([layer]) for layer in layers]))
-    of_layers = {f"layer-{layer}": [maps[k]["word"][layer - 1] for k in range(len(maps))] for layer in layers}
-    return curves_of(clf, texts, of_layers, chunk=chunk)
-
-
-def lattice_of(clf: Classifier, texts: Texts) -> Arrays:
-    """r of all 2**L masks with LOO: the sum over the texts (1, readings, masks), and of how many it is."""
-    readings = readings_of(clf)
-    maps, _ = maps_of(clf, texts, removals=("attention-mask",), methods=())
-    all_r = []
-    with as_recorded(clf.device, clf.network), torch.no_grad():
-        for text, target, loo, words in zip(
-            texts.encoded, texts.targets, maps["loo attention-mask"], texts.words, strict=True
-        ):
-            tape = clf.tape(text)
-            chosen = classes_of([target], tape.logits)
-            start = output_gradient(tape.logits, chosen, "logit", multi_label=False)
-            parts = all_masks(tape, start, memory=LATTICE_MEMORY)
-            of_text = {name: to_numpy(part)[:, 0] for name, part in parts.items()}
-            all_r.append(agreements(of_text, loo, words, readings))
-    r = np.stack(all_r)
-    return {"sum": np.nansum(r, 0)[None], "count": np.isfinite(r).sum(0, dtype=np.int32)[None]}
-
-
 def shapley_of(clf: Classifier, texts: Texts, *, permutations: int, seed: int) -> Arrays:
     """Shapley values by the attention mask and their standard errors, token by token; passes per text."""
     with as_recorded(clf.device, clf.network):
@@ -365,7 +338,7 @@ def part_of(
         seconds = {k: round(float(v.sum()), 1) for k, v in done.items() if k.startswith("seconds")}
         return {
             "device": torch.cuda.get_device_name(clf.device) if clf.device.type == "cuda" else "cpu",
-            "rounding": "float32 and int32; r by mask to 4 places, of all masks float16",
+            "rounding": "float32 and int32; r by mask to 4 places",
             "accuracy": round(float(done["correct"].mean()), 4),
             "seconds": seconds,
         }
