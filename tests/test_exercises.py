@@ -92,7 +92,7 @@ def package_gated(g_y: np.ndarray, z: np.ndarray, u: np.ndarray) -> tuple[Any, A
 
 def package_shifted(word: np.ndarray, g: np.ndarray, c: np.ndarray) -> np.ndarray:
     none = np.zeros(len(g))
-    return EmbeddingG({"word": (word * g).sum(-1)}, g, none, none.astype(bool)).relevance(c)
+    return EmbeddingG((word * g).sum(-1), g, none, none.astype(bool)).relevance(c)
 
 
 def root(x: np.ndarray, small: float) -> np.ndarray:

@@ -121,4 +121,6 @@ def test_a_chapters_first_picture_stands_before_its_first_cell() -> None:
     app.env.docname = "notebooks/01_product_counterexample"
     launch.picture_first(app, page)
     assert [len(cell) for cell in section.children[2:]] == [1, 2, 1]
-    assert list(section.children[2].findall(nodes.image)) and not list(section.children[4].findall(nodes.image))
+    assert list(section.children[2].findall(nodes.image)) and not list(
+        section.children[4].findall(nodes.image)
+    )

@@ -38,13 +38,6 @@ def texts(clf):
 # The makers.
 
 
-def test_integrated_gradients_over_several_texts_are_those_of_the_method(clf, texts):
-    made = real.integrated_gradients(clf, texts, steps=5)
-    for text, target, scores in zip(TEXTS, texts.targets, made, strict=True):
-        (record,) = lrp.attribute(clf, text, method="ig", n_steps=5, target=target)
-        assert scores == pytest.approx(record.scores, abs=1e-6)
-
-
 def test_maps_and_curves_are_those_of_the_package(clf, texts):
     made = real.explained(clf, texts, removals=("attention-mask",), methods=("attnlrp",), curve_chunk=1)
     maps = np.split(made["attnlrp"], np.cumsum([len(t) for t in texts.encoded])[:-1])

@@ -11,8 +11,6 @@ from lrp_book.records.embedding_shift import (
     adversarial_shift,
     embedding_g,
     explain_all,
-    logit_gaps,
-    natural_shifts,
     r_after,
     shifted,
 )
@@ -191,17 +189,11 @@ def test_words_move_by_c_g_and_sums_do_not(companion, c, method):
         assert moved.scores_at(site) == pytest.approx(record.scores_at(site), abs=1e-10)
 
 
-def test_an_adversarial_shift_lowers_and_raises_r(companion):
+def test_an_adversarial_shift_lowers_r(companion):
     texts = companion.encode(FILMS)
     explained = explain_all(companion, texts, "attnlrp", progress=False)
-    low, high = (adversarial_shift(explained, size=1.0, sign=sign) for sign in (-1, 1))
+    low = adversarial_shift(explained, size=1.0)
     assert np.linalg.norm(low) == pytest.approx(1.0, rel=1e-5)
-    plain = np.nanmean(r_after(explained))
-    assert np.nanmean(r_after(explained, low)) < plain < np.nanmean(r_after(explained, high)) + 1e-9
+    assert np.nanmean(r_after(explained, low)) < np.nanmean(r_after(explained))
     (again,) = lrp.attribute(shifted(companion, low), FILMS[1], method="attnlrp")
     assert again.scores == pytest.approx(explained[1].relevance(low), abs=1e-5)
-
-
-def test_logits_differ_by_rounding_only(companion):
-    gaps = logit_gaps(companion, companion.encode(FILMS))
-    assert set(gaps) == set(natural_shifts(companion)) and max(gaps.values()) < 1e-12

@@ -98,8 +98,7 @@ def make(
         return real.paths_of(clf, some)
 
     order: dict[str, Any] = {"chunk": plan["chunk"], "first": plan.get("first", "longest")}
-    done = real.part_of(out, texts, of_texts, clf=clf, config=config, say=say, **order)
-    real.summarise(out, done)
+    real.part_of(out, texts, of_texts, clf=clf, config=config, say=say, **order)
 
 
 def known(clf: Classifier, some: real.Texts) -> real.Arrays:

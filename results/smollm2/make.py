@@ -127,8 +127,7 @@ def make(
             return real.paths_of(contrasts, some)
 
         path = out / f"{name}-{part}.npz"
-        done = real.part_of(path, some, of_texts, clf=contrasts, config=config, chunk=plan["chunk"], say=say)
-        real.summarise(path, done)
+        real.part_of(path, some, of_texts, clf=contrasts, config=config, chunk=plan["chunk"], say=say)
         if compare:
             say(real.compared(path, compare / path.name))
 
