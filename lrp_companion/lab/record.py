@@ -371,9 +371,8 @@ def _tokens(part: Any, site: str, methods: Collection[str] | None) -> pd.DataFra
     ends = tuple(filter(None, ENDS.values()))
     named = [name for name in maps if not name.endswith(ends) and not name.startswith("loo ")]
     lacks = [f"method {name}" for name in methods or () if name not in (*named, "loo")]
-    if lacks := lacks + [f"site {site}"] * (
-        named != [] and not any(name.endswith(ENDS[site]) for name in maps)
-    ):
+    lacks += [] if not named or any(name.endswith(ENDS[site]) for name in maps) else [f"site {site}"]
+    if lacks:
         known, hint = "methods and sites of this record", "tokens() has all methods, at the words"
         raise InputError("Record.tokens", got=", ".join(lacks), expected=known, hint=hint)
     named = [name for name in named if methods is None or name in methods]
