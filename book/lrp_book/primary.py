@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -26,7 +26,7 @@ from lrp_companion.lab.paper.primary import (
     leads,
     summary,
 )
-from lrp_companion.lab.record import open_record
+from lrp_companion.lab.record import interval, open_record
 from lrp_companion.metrics import Interval, pearson, spearman
 from lrp_companion.show.tables import Table, table
 
@@ -189,6 +189,25 @@ def against_interaction(results: str = str(RESULTS)) -> dict[str, tuple[float, i
     return found
 
 
+def against_entropy(results: str = str(RESULTS)) -> Iterator[dict[str, str]]:
+    """The rank correlation of a layer's gain with the entropy of its attention, in each sentence of MiniLM's:
+    the mean over sentences, for both of the paper's paths. A gain is how much r rises with one layer more.
+    """
+    kept = open_record("attention-entropy/companion", results=results).arrays
+    r = open_record("sst2-12", results=results).layers.sel(removal="attention-mask", target="logit")
+    entropy = pd.DataFrame(kept["entropy"], kept["example"]).loc[r.text.values]
+    paths = {
+        "front to back": ["none", "1", *(f"1 to {k}" for k in range(2, 13))],
+        "back to front": ["1 to 12", *(f"{k} to 12" for k in range(2, 12)), "12", "none"],
+    }
+    for counted, at in list(READINGS.items())[::2]:
+        for path, steps in paths.items():
+            gain = r.sel(site=at.site, tokens=at.tokens, bypassed=steps).transpose("text", "bypassed")
+            gain = np.diff(gain.values) * (1 if steps[0] == "none" else -1)
+            found = pd.DataFrame(gain, entropy.index).corrwith(entropy, axis=1, method="spearman")
+            yield {"r": counted, "path": path, "rank correlation": number(interval(found.to_numpy()))}
+
+
 def summary_table(of: pd.DataFrame) -> Table:
     """The primary analysis and the secondary readings."""
     rows = [
@@ -246,6 +265,12 @@ def length_table(of: Leads) -> Table:
     return table(rows, caption="What d goes with; 95 % intervals over encoders")
 
 
+def entropy_table(_: Leads) -> Table:
+    """`against_entropy`."""
+    caption = "A layer's gain and the entropy of its attention; 95 % intervals over 872 sentences"
+    return table(list(against_entropy()), caption=caption)
+
+
 def every(of: Leads) -> dict[str, str]:
     """Which rule is ahead in every training, reading by reading; "open" where trainings differ."""
     verdicts = {name: {ahead(value) for value in values} for name, values in by_training(of).items()}
@@ -294,6 +319,7 @@ TABLES: Mapping[str, Callable[[Leads], Table]] = {
     "otherwise": lambda of: otherwise_table(otherwise(of, str(RESULTS))),
     "reviews": lambda _: trainings_table(on_reviews()),
     "length": length_table,
+    "entropy": entropy_table,
     "answers": answers_table,
     "networks": networks_table,
 }
