@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,6 @@ from lrp_companion.toys.linear_attention import LinearAttention
 
 Row = dict[str, Any]
 STEPS = 50
-REVIEW = 256  # tokens of the longest review
 EXACT = 2e-3  # float32 over 12 layers, relative to the largest score
 NO_GOAL = float("nan")
 
@@ -108,9 +106,8 @@ class Bench:
 
     @cached_property
     def reviews(self) -> list[EncodedText]:
-        texts = (self.long.texts[k] for k in self.long.order(None, seed=0))
-        drawn = (self.clf.encode([text], truncate=True)[0] for text in texts)
-        return list(islice((text for text in drawn if len(text) <= REVIEW), self.size.reviews))
+        chosen = self.long.order(self.size.reviews, seed=0)
+        return self.clf.encode([self.long.texts[k] for k in chosen], truncate=True)
 
     @cached_property
     def low(self) -> Classifier:

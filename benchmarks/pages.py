@@ -143,7 +143,7 @@ SHORT = (
     ("mask gradient, K = 8", "exact LOO"),
     ("all 4,096 masks, 12 layers", "one run per mask, batched the same"),
 )
-"""What the README shows: the common calls, and the one that is slower than its peer."""
+"""What the README shows: the common calls, also where they are slower than their peer."""
 
 
 def _five(record: Record) -> str:
