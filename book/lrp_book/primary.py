@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
 
+from lrp_book.sphinx import shows
 from lrp_companion.lab.load import TextRun, nearby
 from lrp_companion.lab.paper.primary import (
     INDEX,
@@ -325,18 +324,8 @@ TABLES: Mapping[str, Callable[[Leads], Table]] = {
 }
 
 
-class PrimaryAnalysis(SphinxDirective):
-    """A table of the primary analysis, by its name in `TABLES`."""
-
-    required_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        """Return the table as raw HTML."""
-        made = TABLES[self.arguments[0]](of_records())
-        return [nodes.raw("", made._repr_html_(), format="html", classes=["output", "text_html"])]
-
-
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the directive (called by Sphinx)."""
-    app.add_directive("primary-analysis", PrimaryAnalysis)
+    """Register the directive: a table by its name in `TABLES` (called by Sphinx)."""
+    made = shows(lambda asked: TABLES[asked.arguments[0]](of_records())._repr_html_(), required_arguments=1)
+    app.add_directive("primary-analysis", made)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

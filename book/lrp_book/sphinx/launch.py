@@ -7,7 +7,6 @@ line with it.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from pathlib import Path
@@ -153,10 +152,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main() -> int:
     """Update the notebooks and say which; return 2 for a bad address."""
-    program, text = "python -m lrp_book.sphinx.launch", __doc__.splitlines()[0]
-    argparse.ArgumentParser(prog=program, description=text).parse_args(arguments)
     try:
         changed = update(ROOT)
     except CompanionError as error:
