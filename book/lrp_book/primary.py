@@ -201,8 +201,8 @@ def against_entropy(results: str = str(RESULTS)) -> Iterator[dict[str, str]]:
     }
     for counted, at in list(READINGS.items())[::2]:
         for path, steps in paths.items():
-            gain = r.sel(site=at.site, tokens=at.tokens, bypassed=steps).transpose("text", "bypassed")
-            gain = np.diff(gain.values) * (1 if steps[0] == "none" else -1)
+            along = r.sel(site=at.site, tokens=at.tokens, bypassed=steps).transpose("text", "bypassed")
+            gain = np.diff(along.values) * (1 if steps[0] == "none" else -1)
             found = pd.DataFrame(gain, entropy.index).corrwith(entropy, axis=1, method="spearman")
             yield {"r": counted, "path": path, "rank correlation": number(interval(found.to_numpy()))}
 
