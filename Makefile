@@ -80,7 +80,7 @@ _build/html/index.html:
 notebooks: $(VENV)/book.stamp
 	@$(BIN)/python -m lrp_book refresh
 
-# Speed against peers: a quarter to half an hour on two quiet cores; writes results/benchmarks.json and the tables made from it.
+# Speed against peers, on one thread: at most 12 minutes on a quiet machine; writes results/benchmarks.json and the tables made from it.
 bench: $(VENV)/dev.stamp
 	@$(BIN)/python -m benchmarks $(if $(QUICK),--quick) $(if $(REVIEWS),--reviews $(REVIEWS))
 

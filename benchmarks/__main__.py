@@ -26,7 +26,7 @@ def measure(
     *,
     model: str,
     quick: bool,
-    threads: int | None,
+    threads: int,
     only: list[str] | None,
     reviews: str | None = None,
     into: dict[str, Any] | None = None,
@@ -35,8 +35,7 @@ def measure(
 
     With `into`, an earlier record of the same setting, the rows of the cases in `only` replace those in it.
     """
-    if threads:
-        torch.set_num_threads(threads)
+    torch.set_num_threads(threads)
     size = QUICK if quick else FULL
     clf = load_classifier(model)
     data = load_dataset("sst2", split="validation")
@@ -65,7 +64,8 @@ def measure(
 
 def _setting(clf: Classifier, data: Dataset, size: Size) -> dict[str, Any]:
     """What the times depend on."""
-    card = clf.card
+    card, machine = clf.card, setting_of(clf)
+    machine["hardware"]["time"] = "of the processor"
     return {
         "config": {
             "quick": size is QUICK,
@@ -77,7 +77,7 @@ def _setting(clf: Classifier, data: Dataset, size: Size) -> dict[str, Any]:
             "repeats": size.repeats,
             "seed": 0,
         },
-        **setting_of(clf),
+        **machine,
     }
 
 
@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None) -> int:
     text = "few sentences, two repeats: to see that everything runs and agrees"
     add("--quick", action="store_true", help=text)
     add("--model", default="companion", help="an embedded model, a folder or a hub id")
-    add("--threads", type=int, help="threads of PyTorch; its own choice by default")
+    add("--threads", type=int, default=1, help="threads of PyTorch (1, as times are the processor's)")
     text = "some of the comparisons, in place of their rows in the record"
     add("--only", nargs="+", choices=[*CASES, "growth"], help=text)
     text = "folder with IMDB, for the row on long reviews; embedded ones by default"

@@ -1,8 +1,8 @@
 """How a comparison is timed, and what arithmetic alone would take.
 
 Two pieces of code are compared in one run: their repeats alternate, in changing order, so that a machine that
-slows down slows both. The result is a ratio for each repeat; its median and its range are kept, and all
-seconds.
+slows down slows both, and what is read is the processor's time. The result is a ratio for each repeat; its
+median and its range are kept, and all seconds.
 """
 
 from __future__ import annotations
@@ -17,40 +17,41 @@ import numpy as np
 import torch
 
 MINIMUM = 0.2  # seconds: shorter work is repeated inside one measurement
+LONG = 2.0  # seconds: the first call of longer work counts
 ROWS = 1024  # tokens of the matrix multiplies by which the machine's rate is measured
 
 
 def interleaved(
     sides: Mapping[str, Callable[[], Any]], *, repeats: int, minimum: float = MINIMUM
 ) -> dict[str, list[float]]:
-    """Seconds of one call of each side, one value per repeat, sides alternating.
+    """Processor seconds of one call of each side, one value per repeat, sides alternating.
 
-    Each side is called once before, unmeasured. A second call tells how often short work is repeated inside
-    one measurement; for long work it is the first repeat.
+    A first call tells how often short work is repeated inside one measurement; for long work it is the first
+    repeat. What other programs do counts little: it is this process's time on the processor, not the clock's.
 
     >>> sorted(interleaved({"a": int, "b": float}, repeats=2, minimum=0.0))
     ['a', 'b']
     """
     inner: dict[str, int] = {}
     names, out = list(sides), {name: [] for name in sides}  # type: tuple[list[str], dict[str, list[float]]]
-    for call in sides.values():
-        call()
     for name, call in sides.items():
-        begin = time.perf_counter()
-        call()
-        once = time.perf_counter() - begin
+        once = _seconds(call, 1)
         inner[name] = max(1, math.ceil(minimum / max(once, 1e-9)) if minimum else 1)
-        if inner[name] == 1:
+        if once > LONG:
             out[name].append(once)
     alike = min(map(len, out.values()))  # repeats stay pairs: a side's first counts if all sides have one
     out = {name: seconds[:alike] for name, seconds in out.items()}
     for repeat in range(alike, repeats):
         for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
-            begin = time.perf_counter()
-            for _ in range(inner[name]):
-                sides[name]()
-            out[name].append((time.perf_counter() - begin) / inner[name])
+            out[name].append(_seconds(sides[name], inner[name]))
     return out
+
+
+def _seconds(call: Callable[[], Any], times: int) -> float:
+    begin = time.process_time()
+    for _ in range(times):
+        call()
+    return (time.process_time() - begin) / times
 
 
 def ratio(above: list[float], below: list[float]) -> dict[str, float]:

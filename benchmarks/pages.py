@@ -110,10 +110,11 @@ def _setting(record: Record) -> str:
     quick = "**A quick run, to see that everything works: its times mean little.** " if c["quick"] else ""
     part = f"**Only a part was measured: {', '.join(c['only'])}.** " if c.get("only") else ""
     again = f" Measured again later, in the same setting: {', '.join(c['again'])}." if c.get("again") else ""
+    time = h.get("time", "by the clock")
     return (
-        f"{quick}{part}Measured with `{c['model']}` in {c['dtype']} on {h['threads']} threads of an "
-        f"{h['processor']}; {c['data']}; PyTorch {v['torch']}, transformers {v['transformers']}, "
-        f"captum {v['captum']}, Python {v['python']}. "
+        f"{quick}{part}Measured with `{c['model']}` in {c['dtype']} on {h['threads']} thread(s) of an "
+        f"{h['processor']}, time {time}; {c['data']}; PyTorch {v['torch']}, transformers "
+        f"{v['transformers']}, captum {v['captum']}, Python {v['python']}. "
         f"{c['repeats']} repeats, sides alternating; the whole took {number(record['seconds'])} s.{again}"
     )
 
@@ -137,11 +138,12 @@ def _goals(record: Record) -> str:
 SHORT = (
     ("LOO", "plain loop"),
     ("LOO, bfloat16", "captum FeatureAblation"),
-    ("AttnLRP, batch of 32", "autograd, modified gradient"),
+    ("AttnLRP, 64 tokens", "autograd with fused attention"),
+    ("AttnLRP and CP-LRP, 64 tokens", "autograd with fused attention"),
     ("mask gradient, K = 8", "exact LOO"),
     ("all 4,096 masks, 12 layers", "one run per mask, batched the same"),
 )
-"""What the README shows: the common calls, and the one that is slower than its peer."""
+"""What the README shows: the common calls, also where they are slower than their peer."""
 
 
 def _five(record: Record) -> str:

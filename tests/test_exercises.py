@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import torch
 from lrp_book.records.embedding_shift import EmbeddingG
-from lrp_book.records.planted import measured
+from lrp_book.records.planted import ranks as ranks_of
 from lrp_exercises import check
 from lrp_exercises.cards import compiled, exercise
 from lrp_exercises.catalogue import EXERCISES
@@ -92,7 +92,7 @@ def package_gated(g_y: np.ndarray, z: np.ndarray, u: np.ndarray) -> tuple[Any, A
 
 def package_shifted(word: np.ndarray, g: np.ndarray, c: np.ndarray) -> np.ndarray:
     none = np.zeros(len(g))
-    return EmbeddingG({"word": (word * g).sum(-1)}, g, none, none.astype(bool)).relevance(c)
+    return EmbeddingG((word * g).sum(-1), g, none, none.astype(bool)).relevance(c)
 
 
 def root(x: np.ndarray, small: float) -> np.ndarray:
@@ -126,7 +126,7 @@ def package_shapley(game: np.ndarray) -> np.ndarray:
 
 def package_on_top(scores: np.ndarray, planted: np.ndarray) -> float:
     rows = zip(scores, planted, strict=True)
-    ranks = [measured(row, np.zeros(len(row), bool), np.flatnonzero(mark))["signed"] for row, mark in rows]
+    ranks = [ranks_of(row, np.zeros(len(row), bool), np.flatnonzero(mark)) for row, mark in rows]
     return float(np.mean([max(of) <= len(of) for of in ranks]))
 
 

@@ -11,6 +11,7 @@ import nbformat
 import pytest
 import yaml
 from browsing import ROOT
+from docutils import nodes
 from lrp_book.sphinx import launch
 
 ADDRESS = "https://github.com/someone/companion"
@@ -106,3 +107,20 @@ def test_binder_installs_what_make_installs() -> None:
         if line.startswith("torch==")
     )
     assert others == ["python =3.11", "pip", f"pytorch-cpu ={pinned['torch']}"]
+
+
+def test_a_chapters_first_picture_stands_before_its_first_cell() -> None:
+    page, app = nodes.document(None, None), types.SimpleNamespace(env=types.SimpleNamespace())
+    page += (section := nodes.section("", nodes.title("", "A chapter"), nodes.paragraph("", "Press.")))
+    for code, shown in (("import this", nodes.Text("printed")), ("draw()", nodes.image(uri="a.png"))):
+        parts = nodes.literal_block("", code), nodes.container("", shown)
+        section += nodes.container("", *parts, nb_element="cell_code")
+    app.env.docname = "notebooks/session1"
+    launch.picture_first(app, page)
+    assert [len(cell) for cell in section.children[2:]] == [2, 2], "in a session's notebook nothing moves"
+    app.env.docname = "notebooks/01_product_counterexample"
+    launch.picture_first(app, page)
+    assert [len(cell) for cell in section.children[2:]] == [1, 2, 1]
+    assert list(section.children[2].findall(nodes.image)) and not list(
+        section.children[4].findall(nodes.image)
+    )

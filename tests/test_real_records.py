@@ -38,13 +38,6 @@ def texts(clf):
 # The makers.
 
 
-def test_integrated_gradients_over_several_texts_are_those_of_the_method(clf, texts):
-    made = real.integrated_gradients(clf, texts, steps=5)
-    for text, target, scores in zip(TEXTS, texts.targets, made, strict=True):
-        (record,) = lrp.attribute(clf, text, method="ig", n_steps=5, target=target)
-        assert scores == pytest.approx(record.scores, abs=1e-6)
-
-
 def test_maps_and_curves_are_those_of_the_package(clf, texts):
     made = real.explained(clf, texts, removals=("attention-mask",), methods=("attnlrp",), curve_chunk=1)
     maps = np.split(made["attnlrp"], np.cumsum([len(t) for t in texts.encoded])[:-1])
@@ -62,29 +55,17 @@ def test_maps_and_curves_are_those_of_the_package(clf, texts):
 
 
 def test_paths_are_rows_of_all_masks(clf, texts):
-    paths, all_masks = real.paths_of(clf, texts)["r"], real.lattice_of(clf, texts)
+    paths, readings = real.paths_of(clf, texts)["r"], real.readings_of(clf)
     on_paths = [real_number(mask) for mask in masks_on_paths(clf.card.layers)]
-    assert np.nansum(paths, 0) == pytest.approx(all_masks["sum"][0, :, on_paths].T, abs=1e-3)
-    assert (np.isfinite(paths).sum(0) == all_masks["count"][0, :, on_paths].T).all()
+    for k, (text, target, words) in enumerate(zip(TEXTS, texts.targets, texts.words, strict=True)):
+        lattice = lrp.layer_lattice(clf, text, target=target)
+        (loo,) = lrp.attribute(clf, text, method="loo", target=target)
+        every = real.agreements(lattice.parts, loo.scores, words, readings)
+        np.testing.assert_allclose(paths[k], every[:, on_paths], atol=1e-4)
 
 
 def real_number(mask: frozenset[int]) -> int:
     return sum(1 << (layer - 1) for layer in mask)
-
-
-def test_curves_of_single_layers_are_those_of_their_maps(clf, texts):
-    made = real.singles_of(clf, texts.at([1]), chunk=1)
-    (lattice, text) = lrp.layer_lattice(clf, TEXTS[1], target=texts.targets[1]), texts.encoded[1]
-
-    def one_by_one(keep):
-        return np.array([real.kept_logits(clf, [(text, row)], progress=False)[0, 1] for row in keep])
-
-    for layer in range(1, clf.card.layers + 1):
-        ranking = lattice.at("word").scores[real_number(frozenset([layer]))]
-        for order in ("morf", "lerf"):
-            options = {"order": order, "chunk": 1, "removable": ~text.special}
-            slow = perturbation_curve(one_by_one, ranking, **options).mean_logit
-            assert made[f"{order} layer-{layer}"] == pytest.approx([slow], abs=1e-5)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -124,11 +105,9 @@ def test_the_reviews_are_in_one_of_two_parts_by_their_length() -> None:
 
 def test_reviews_as_drawn_are_the_first_and_agree_with_the_other_parts() -> None:
     base = Path(RESULTS) / "base"
-    maps, paths, singles = (
-        dict(np.load(base / f"{REVIEWS}-{kind}.npz")) for kind in ("maps", "paths", "singles")
-    )
+    maps, paths = (dict(np.load(base / f"{REVIEWS}-{kind}.npz")) for kind in ("maps", "paths"))
     drawn = np.random.default_rng(0).permutation(25_000)
-    for kept in (maps, paths, singles):
+    for kept in (maps, paths):
         assert kept["example"].tolist() == drawn[: len(kept["example"])].tolist()
     for k, example in enumerate(maps["example"].tolist()):
         parts = [real.of_example(base / f"{REVIEWS}{end}.npz", example) for end in ("", "-rest")]

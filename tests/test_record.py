@@ -123,6 +123,12 @@ def test_a_record_of_shapley_values_is_told_unit_by_unit() -> None:
         rows = tokens.loc[text["example"]]
         for name in ("special", "shapley", "loo", "attnlrp", "mask-gradient-8"):
             np.testing.assert_array_equal(rows[name], text[name])
+    with pytest.raises(lrp.InputError, match="site word\\+position"):  # rotations have no embedding
+        open_record("shapley/llama", results=RESULTS).tokens(site="word+position")
+    record = open_record("shapley/companion", results=RESULTS)
+    order = np.argsort(np.repeat(record.arrays["example"], record.arrays["units"]), kind="stable")
+    at = record.tokens(site="word+position").attnlrp
+    np.testing.assert_array_equal(at, record.arrays["attnlrp+position"][order])
 
 
 @pytest.fixture

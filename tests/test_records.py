@@ -1,5 +1,5 @@
-"""Makers of single records against slow plain runs: steps from the mask gradient to LOO, options and masks
-compared, shifts between embeddings, concentration of attention.
+"""Makers of single records against slow plain runs: steps from the mask gradient to LOO, shifts
+between embeddings.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from lrp_book.records.embedding_shift import (
     adversarial_shift,
     embedding_g,
     explain_all,
-    logit_gaps,
-    natural_shifts,
     r_after,
     shifted,
 )
@@ -21,7 +19,6 @@ from lrp_book.records.mask_gradient_error import (
     error_parts,
     error_stages,
     head_steps,
-    slopes_at_zero,
 )
 
 import lrp_companion as lrp
@@ -154,25 +151,6 @@ def test_shares_add_up_to_one_and_errors_end_at_zero(stages):
     assert parts["r"]["S3"] == pytest.approx(np.corrcoef(made["S3"], made["LOO"])[0, 1])
 
 
-def test_slopes_at_zero_are_finite_differences(stages):
-    clf, text, _ = stages
-    made = slopes_at_zero(clf, text)
-    (loo,) = lrp.attribute(clf, TEXT, method="loo")
-    assert made["loo"] == pytest.approx(loo.scores, abs=1e-12)
-    ids = torch.tensor([text.input_ids])
-    target, step = loo.target, 1e-6
-    for place in range(len(text)):
-        values = []
-        for w in (0.0, step, 2 * step):
-            keep = torch.ones(1, len(text), dtype=torch.float64)
-            keep[0, place] = w
-            with torch.no_grad():
-                logits = clf.encoder.forward(ids, torch.ones_like(ids), keep=keep).logits
-            values.append(float(logits[0, target]))
-        slope = (-3 * values[0] + 4 * values[1] - values[2]) / (2 * step)
-        assert made["slope"][place] == pytest.approx(slope, rel=1e-4, abs=1e-7)
-
-
 FILMS = ["a fine film", "a dull film that never ends", "warm , wise and funny"]
 
 
@@ -211,17 +189,11 @@ def test_words_move_by_c_g_and_sums_do_not(companion, c, method):
         assert moved.scores_at(site) == pytest.approx(record.scores_at(site), abs=1e-10)
 
 
-def test_an_adversarial_shift_lowers_and_raises_r(companion):
+def test_an_adversarial_shift_lowers_r(companion):
     texts = companion.encode(FILMS)
     explained = explain_all(companion, texts, "attnlrp", progress=False)
-    low, high = (adversarial_shift(explained, size=1.0, sign=sign) for sign in (-1, 1))
+    low = adversarial_shift(explained, size=1.0)
     assert np.linalg.norm(low) == pytest.approx(1.0, rel=1e-5)
-    plain = np.nanmean(r_after(explained))
-    assert np.nanmean(r_after(explained, low)) < plain < np.nanmean(r_after(explained, high)) + 1e-9
+    assert np.nanmean(r_after(explained, low)) < np.nanmean(r_after(explained))
     (again,) = lrp.attribute(shifted(companion, low), FILMS[1], method="attnlrp")
     assert again.scores == pytest.approx(explained[1].relevance(low), abs=1e-5)
-
-
-def test_logits_differ_by_rounding_only(companion):
-    gaps = logit_gaps(companion, companion.encode(FILMS))
-    assert set(gaps) == set(natural_shifts(companion)) and max(gaps.values()) < 1e-12

@@ -16,8 +16,8 @@ import pandas as pd
 import xarray as xr
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
 
+from lrp_book.sphinx import shows
 from lrp_companion.lab.paper.published import paper_table
 from lrp_companion.lab.paper.tables import MAP_SUFFIXES, PAIR_NAMES, PAIRS, PAPER_METHODS
 from lrp_companion.lab.record import interval, open_record
@@ -167,14 +167,6 @@ def page() -> str:
     )
 
 
-class LookUp(SphinxDirective):
-    """The table of the page."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return the table as raw HTML."""
-        return [nodes.raw("", page(), format="html")]
-
-
 def write_csv(app: Sphinx, _: Exception | None) -> None:
     """Write all rows beside the pages."""
     numbers().to_csv(Path(app.outdir, "_static", FILE), index=False)
@@ -182,6 +174,6 @@ def write_csv(app: Sphinx, _: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive and the file (called by Sphinx)."""
-    app.add_directive("look-up", LookUp)
+    app.add_directive("look-up", shows(lambda _: [nodes.raw("", page(), format="html")]))
     app.connect("build-finished", write_csv)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

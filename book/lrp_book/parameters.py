@@ -10,8 +10,8 @@ from typing import Any
 
 import papermill
 
-from lrp_companion.checks import InputError, SourceError, choose, whole
-from lrp_companion.sources import SOURCES, VARIABLE, contents, folder_of, load_dataset
+from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.sources import SOURCES, load_dataset
 from lrp_companion.sources.models import locate
 
 PARAMETERS = ("source", "data_dir", "model", "limit", "seed", "device", "results")
@@ -79,27 +79,10 @@ def check_values(given: Mapping[str, str]) -> None:
             whole("make book", name.upper(), int(given[name]), least=least, hint=f"leave out {name.upper()}")
     if "source" in given:
         choose("make book", "SOURCE", given["source"], SOURCES)
-    if given.get("data_dir") or given.get("source") == "folder":
-        _check_folder(given)
-    if given.get("source") != "hub" and "limit" in given:
-        source, place = given.get("source", "auto"), given.get("data_dir") or None
-        load_dataset("sst2", limit=int(given["limit"]), source=source, data_dir=place)
+    place: dict[str, Any] = {"source": given.get("source", "auto"), "data_dir": given.get("data_dir") or None}
+    for name, split in READ if place["data_dir"] or place["source"] == "folder" else ():
+        load_dataset(name, split=split, **place)
+    if place["source"] != "hub" and "limit" in given:
+        load_dataset("sst2", limit=int(given["limit"]), **place)
     if "model" in given:
         locate(given["model"])
-
-
-def _check_folder(given: Mapping[str, str]) -> None:
-    """Refuse a data folder that does not hold what the notebooks read, or that is not asked for."""
-    if given.get("source", "auto") not in ("auto", "folder"):
-        got = f"DATA_DIR with SOURCE={given['source']}"
-        raise InputError("make book", got=got, expected="one of the two", hint="leave out one")
-    place = folder_of(given.get("data_dir"))
-    if place is None:
-        got, hint = "SOURCE=folder and no folder", f"give DATA_DIR or set {VARIABLE}"
-        raise SourceError("make book", got=got, expected="a data folder", hint=hint)
-    state = contents(place) if place.is_dir() else {}
-    missing = [f"{name}/{split}.parquet" for name, split in READ if split not in state.get(name, ())]
-    if missing:
-        got = f"DATA_DIR {place} without {', '.join(missing)}"
-        hint = "name the folder that holds these, or leave out DATA_DIR and SOURCE"
-        raise SourceError("make book", got=got, expected="the data sets of the notebooks", hint=hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
 
+from lrp_book.sphinx import shows
 from lrp_companion.lab.load import TextRun, nearby
 from lrp_companion.lab.paper.primary import (
     INDEX,
@@ -26,7 +25,7 @@ from lrp_companion.lab.paper.primary import (
     leads,
     summary,
 )
-from lrp_companion.lab.record import open_record
+from lrp_companion.lab.record import interval, open_record
 from lrp_companion.metrics import Interval, pearson, spearman
 from lrp_companion.show.tables import Table, table
 
@@ -189,6 +188,25 @@ def against_interaction(results: str = str(RESULTS)) -> dict[str, tuple[float, i
     return found
 
 
+def against_entropy(results: str = str(RESULTS)) -> Iterator[dict[str, str]]:
+    """The rank correlation of a layer's gain with the entropy of its attention, in each sentence of MiniLM's:
+    the mean over sentences, for both of the paper's paths. A gain is how much r rises with one layer more.
+    """
+    kept = open_record("attention-entropy/companion", results=results).arrays
+    r = open_record("sst2-12", results=results).layers.sel(removal="attention-mask", target="logit")
+    entropy = pd.DataFrame(kept["entropy"], kept["example"]).loc[r.text.values]
+    paths = {
+        "front to back": ["none", "1", *(f"1 to {k}" for k in range(2, 13))],
+        "back to front": ["1 to 12", *(f"{k} to 12" for k in range(2, 12)), "12", "none"],
+    }
+    for counted, at in list(READINGS.items())[::2]:
+        for path, steps in paths.items():
+            along = r.sel(site=at.site, tokens=at.tokens, bypassed=steps).transpose("text", "bypassed")
+            gain = np.diff(along.values) * (1 if steps[0] == "none" else -1)
+            found = pd.DataFrame(gain, entropy.index).corrwith(entropy, axis=1, method="spearman")
+            yield {"r": counted, "path": path, "rank correlation": number(interval(found.to_numpy()))}
+
+
 def summary_table(of: pd.DataFrame) -> Table:
     """The primary analysis and the secondary readings."""
     rows = [
@@ -246,6 +264,12 @@ def length_table(of: Leads) -> Table:
     return table(rows, caption="What d goes with; 95 % intervals over encoders")
 
 
+def entropy_table(_: Leads) -> Table:
+    """`against_entropy`."""
+    caption = "A layer's gain and the entropy of its attention; 95 % intervals over 872 sentences"
+    return table(list(against_entropy()), caption=caption)
+
+
 def every(of: Leads) -> dict[str, str]:
     """Which rule is ahead in every training, reading by reading; "open" where trainings differ."""
     verdicts = {name: {ahead(value) for value in values} for name, values in by_training(of).items()}
@@ -294,23 +318,14 @@ TABLES: Mapping[str, Callable[[Leads], Table]] = {
     "otherwise": lambda of: otherwise_table(otherwise(of, str(RESULTS))),
     "reviews": lambda _: trainings_table(on_reviews()),
     "length": length_table,
+    "entropy": entropy_table,
     "answers": answers_table,
     "networks": networks_table,
 }
 
 
-class PrimaryAnalysis(SphinxDirective):
-    """A table of the primary analysis, by its name in `TABLES`."""
-
-    required_arguments = 1
-
-    def run(self) -> list[nodes.Node]:
-        """Return the table as raw HTML."""
-        made = TABLES[self.arguments[0]](of_records())
-        return [nodes.raw("", made._repr_html_(), format="html", classes=["output", "text_html"])]
-
-
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Register the directive (called by Sphinx)."""
-    app.add_directive("primary-analysis", PrimaryAnalysis)
+    """Register the directive: a table by its name in `TABLES` (called by Sphinx)."""
+    made = shows(lambda asked: TABLES[asked.arguments[0]](of_records())._repr_html_(), required_arguments=1)
+    app.add_directive("primary-analysis", made)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -24,6 +24,9 @@ BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
 HIDDEN = ("{solution}", "{admonition} For instructors", *(f"{{{name}}}" for name in sessions.BLOCKS))
 GAP = 'raise NotImplementedError("Your code here.")'
 INSTRUCTOR = "instructor"  # a folder whose pages students do not get
+_SOLUTION = re.compile(
+    rf"^(?P<indent>[ \t]*){BEGIN}\n(?:(?!{BEGIN}).)*?^[ \t]*{END}$", re.MULTILINE | re.DOTALL
+)
 _FENCE = re.compile(r"^(?P<indent> {0,3})(?P<fence>`{3,}|:{3,})\s*(?P<rest>.*)$")
 
 
@@ -33,7 +36,7 @@ def without_code_solutions(source: str, *, name: str = "cell") -> str:
     Raises
     ------
     InputError
-        If a marker is alone, inside another pair, or on a line with code.
+        If a marker is alone, or on a line with code: else a solution would be handed out.
 
     >>> cell = "def double(x):\n    # BEGIN SOLUTION\n    return 2 * x\n    # END SOLUTION\nprint(1)"
     >>> print(without_code_solutions(cell))
@@ -41,34 +44,11 @@ def without_code_solutions(source: str, *, name: str = "cell") -> str:
         raise NotImplementedError("Your code here.")
     print(1)
     """
-    kept: list[str] = []
-    begun = 0
-    for number, line in enumerate(source.splitlines(), start=1):
-        marker = line.strip()
-        alone = marker in (BEGIN, END)
-        if not alone and (BEGIN in line or END in line):
-            raise _bad_marker(name, number, line, "a line of its own")
-        if (marker == BEGIN and begun) or (marker == END and not begun):
-            raise _bad_marker(name, number, line, f"{BEGIN}, code, {END}")
-        if marker == BEGIN:
-            begun = number
-            kept.append(line[: len(line) - len(line.lstrip())] + GAP)
-        elif marker == END:
-            begun = 0
-        elif not begun:
-            kept.append(line)
-    if begun:
-        raise _bad_marker(name, begun, BEGIN, f"an {END} after it")
-    return "\n".join(kept) + ("\n" if source.endswith("\n") else "")
-
-
-def _bad_marker(name: str, number: int, line: str, expected: str) -> InputError:
-    return InputError(
-        f"student edition of {name}",
-        got=f"{line.strip()!r} in line {number}",
-        expected=expected,
-        hint="correct the markers",
-    )
+    out = _SOLUTION.sub(lambda solution: solution["indent"] + GAP, source)
+    if BEGIN in out or END in out:
+        where, expected = f"student edition of {name}", f"{BEGIN}, code, {END}, markers on lines of their own"
+        raise InputError(where, got="a marker without its other", expected=expected, hint="correct them")
+    return out
 
 
 def without_solution_blocks(text: str, *, name: str = "page") -> str:

@@ -342,9 +342,11 @@ def _tokens(part: Any, site: str, methods: Collection[str] | None) -> pd.DataFra
     maps, word = _maps(part), _by_text(part, "word")
     ends = tuple(filter(None, ENDS.values()))
     named = [name for name in maps if not name.endswith(ends) and not name.startswith("loo ")]
-    if lacks := [name for name in methods or () if name not in (*named, "loo")]:
-        got, hint = f"methods {lacks}", "tokens() without methods has all"
-        raise InputError("Record.tokens", got=got, expected="methods of this record", hint=hint)
+    lacks = [f"method {name}" for name in methods or () if name not in (*named, "loo")]
+    lacks += [] if not named or any(name.endswith(ENDS[site]) for name in maps) else [f"site {site}"]
+    if lacks:
+        known, hint = "methods and sites of this record", "tokens() has all methods, at the words"
+        raise InputError("Record.tokens", got=", ".join(lacks), expected=known, hint=hint)
     named = [name for name in named if methods is None or name in methods]
     columns = {"special": [~of for of in word], "loo": maps[LOO]}
     columns |= {name: maps.get(f"{name}{ENDS[site]}", maps[name]) for name in named}

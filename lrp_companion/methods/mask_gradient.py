@@ -38,7 +38,7 @@ APART = 1e-6
 MANY, LOW = 8, (0.2, 1)
 """From this many groups on, these nodes are the default: concentrated attention changes fast near w = 0, and
 few other tokens move with each. With fewer groups the default is Radau's two nodes, 1/3 and 1. Chosen on
-training sentences, by r and, between 0.2 and 0.1, by the error of the value itself: `results/remedy-options`.
+training sentences, by r and, between 0.2 and 0.1, by the error of the value itself.
 """
 
 

@@ -1,4 +1,4 @@
-"""The records of the base-size classifier: maps, curves, paths, all masks, Shapley values.
+"""The records of the base-size classifier: maps, curves, paths, Shapley values.
 
     lrp-companion sources --fetch-base
     python results/base/make.py --data-dir DATA --out results/base
@@ -33,15 +33,12 @@ RECORDS = Path(__file__).parent
 PARTS: dict[str, dict[str, Any]] = {
     "maps": {"data": "sst2", "limit": None, "chunk": 128},
     "paths": {"data": "sst2", "limit": None, "chunk": 436},
-    "lattice": {"data": "sst2", "limit": 200, "chunk": 20},
     "shapley": {"data": "sst2", "limit": 200, "chunk": 50},
     "sst2": {"data": "sst2", "limit": None, "chunk": 128},
     "imdb": {"data": "imdb", "limit": 200, "chunk": 25},
     "imdb-rest": {"data": "imdb", "limit": 200, "chunk": 5, "first": "shortest"},
     "imdb-maps": {"data": "imdb", "limit": 200, "chunk": 1, "first": "drawn"},
     "imdb-paths": {"data": "imdb", "limit": 200, "chunk": 1, "first": "drawn"},
-    "imdb-singles": {"data": "imdb", "limit": 200, "chunk": 1, "first": "drawn"},
-    "singles": {"data": "sst2", "limit": 200, "chunk": 10, "first": "drawn"},
 }
 REVIEW_REMOVALS, REVIEW_CHUNK = ("attention-mask", "mask-token"), 16
 """Removals of whole reviews, and how many tokens a step of their curves removes."""
@@ -91,22 +88,17 @@ def make(
             methods = [name for name in METHODS if not (quick and name == "ig")]
             curve_chunk = None if quick else chunk
             return real.explained(clf, some, removals=chosen, methods=methods, curve_chunk=curve_chunk)
-        if part == "lattice":
-            return real.lattice_of(clf, some)
         if part == "imdb-maps":
             return drawn(clf, some, known(clf, some))
         if part == "imdb-paths":
             loo = known(clf, some).get("loo attention-mask")
             return real.paths_of(clf, some, loo=None if loo is None else [loo])
-        if part.endswith("singles"):
-            return real.singles_of(clf, some, chunk=REVIEW_CHUNK if part.startswith("imdb") else 1)
         if part == "shapley":
             return real.shapley_of(clf, some, permutations=128, seed=seed)
         return real.paths_of(clf, some)
 
     order: dict[str, Any] = {"chunk": plan["chunk"], "first": plan.get("first", "longest")}
-    done = real.part_of(out, texts, of_texts, clf=clf, config=config, say=say, **order)
-    real.summarise(out, done)
+    real.part_of(out, texts, of_texts, clf=clf, config=config, say=say, **order)
 
 
 def known(clf: Classifier, some: real.Texts) -> real.Arrays:
@@ -143,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--adapters", type=Path, default=Path("training/base"))
     parser.add_argument("--seed-names", default=",".join(SEEDS[:3]), help="adapters, joined by commas")
     parser.add_argument("--model", help="explain this model, for a trial, and no adapter")
-    parser.add_argument("--parts", default="maps,paths,lattice,shapley", help=", ".join(PARTS))
+    parser.add_argument("--parts", default="maps,paths,shapley", help=", ".join(PARTS))
     parser.add_argument("--limit", type=int, help="texts of each part (default: as planned)")
     parser.add_argument("--seed", type=int, default=0, help="of the samples and of the orders")
     parser.add_argument("--quick", action="store_true", help="maps without IG and curves")

@@ -12,7 +12,7 @@ the whole sum is safe.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,6 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from lrp_book.records import config_of, is_bert, rounded
-from lrp_companion.attribution import CANCELLED, scores_at
 from lrp_companion.lab.execute import surroundings
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods import explain
@@ -30,7 +29,7 @@ from lrp_companion.methods.common import output_gradient, to_numpy, watch
 from lrp_companion.metrics.faithfulness import cross_correlation
 from lrp_companion.sources import Dataset
 
-METHODS = ("gradient-x-input", "attnlrp", "cp-lrp")
+METHODS = ("attnlrp", "cp-lrp")
 SIZES = (0.25, 0.5, 1.0)
 """Norms of the adversarial c, in mean norms of a word embedding."""
 STEPS, RATE = 150, 0.05
@@ -50,63 +49,35 @@ def shifted(clf: Classifier, c: np.ndarray, *, source: str = "position") -> Clas
     return out
 
 
-def natural_shifts(clf: Classifier) -> dict[str, np.ndarray]:
-    """Natural, not adversarial, shifts c by name, each (E,).
-
-    The mean position embedding (a constant that words could as well carry), minus the mean word embedding
-    (words centred), and the first type embedding, which checkpoints without types hold in another place.
-    """
-    wiring: Any = clf.encoder.wiring
-    assert is_bert(wiring)  # positions in a table, the first token read
-    out = {
-        "mean position embedding": wiring.position.weight.mean(0),
-        "minus the mean word embedding": -wiring.word.weight.mean(0),
-    }
-    if wiring.type is not None:
-        out["type embedding"] = wiring.type.weight[0]
-    return {name: to_numpy(value.detach()) for name, value in out.items()}
-
-
 @dataclass(frozen=True)
 class EmbeddingG:
-    """Of one text: `parts`, relevance by part of the embedding sum (T,), `g` at the sum (T, E), LOO (T,)."""
+    """Of one text: relevance at the words (T,), `g` at the sum of embeddings (T, E), LOO (T,)."""
 
-    parts: Mapping[str, np.ndarray]
+    word: np.ndarray
     g: np.ndarray
     loo: np.ndarray
     special: np.ndarray
 
-    def relevance(self, c: np.ndarray | None = None, *, site: str = "word") -> np.ndarray:
-        """R (T,) at words, words + positions or the whole sum after a shift by c from positions to words."""
-        scores = scores_at(self.parts, site)
-        size = sum(np.abs(part).sum() for part in self.parts.values())
-        if np.abs(scores).sum() <= CANCELLED * size:  # gradient x input of the whole sum is rounding
-            scores = np.full_like(scores, np.nan)
-        return scores if c is None or site != "word" else scores + self.g @ np.asarray(c)
+    def relevance(self, c: np.ndarray | None = None) -> np.ndarray:
+        """R (T,) at the words after a shift by c from positions to words."""
+        return self.word if c is None else self.word + self.g @ np.asarray(c)
 
 
+@torch.no_grad()
 def embedding_g(
     clf: Classifier, text: EncodedText, method: str, *, target: int, loo_map: np.ndarray
 ) -> EmbeddingG:
-    """g at the sum of the embeddings, and relevance by part, by one of `METHODS`."""
+    """g at the sum of the embeddings, and relevance at the words, by one of `METHODS`."""
+    assert is_bert(clf.encoder.wiring)  # positions in a table, the first token read
     ids = torch.tensor([text.input_ids], device=clf.device)
-    if method == "gradient-x-input":
-        with torch.enable_grad():
-            word = clf.encoder.embed(ids).detach().requires_grad_(True)
-            tape = clf.encoder.forward(ids, torch.ones_like(ids), word=word)
-            (g,) = torch.autograd.grad(tape.logits[0, target], word)
-    else:
-        with torch.no_grad():
-            tape = clf.encoder.forward(ids, torch.ones_like(ids))
-            chosen = torch.tensor([target], device=clf.device)
-            g = output_gradient(tape.logits, chosen, "logit", multi_label=clf.multi_label)
-            g = tape.head.backward(g)
-            for layer in reversed(tape.layers):
-                g = layer.backward(g, bypass=method == "cp-lrp")
-            g = tape.embedding.backward(g)
-    with torch.no_grad():
-        parts = {name: to_numpy((part * g).sum(-1))[0] for name, part in tape.embedding.parts.items()}
-    return EmbeddingG(parts, to_numpy(g.detach())[0], np.asarray(loo_map), text.special)
+    tape = clf.encoder.forward(ids, torch.ones_like(ids))
+    chosen = torch.tensor([target], device=clf.device)
+    g = tape.head.backward(output_gradient(tape.logits, chosen, "logit", multi_label=clf.multi_label))
+    for layer in reversed(tape.layers):
+        g = layer.backward(g, bypass=method == "cp-lrp")
+    g = tape.embedding.backward(g)
+    word = to_numpy((tape.embedding.parts["word"] * g).sum(-1))[0]
+    return EmbeddingG(word, to_numpy(g)[0], np.asarray(loo_map), text.special)
 
 
 def explain_all(
@@ -121,21 +92,19 @@ def explain_all(
     ]
 
 
-def r_after(
-    explained: Iterable[EmbeddingG], c: np.ndarray | None = None, *, site: str = "word"
-) -> np.ndarray:
+def r_after(explained: Iterable[EmbeddingG], c: np.ndarray | None = None) -> np.ndarray:
     """Pearson's r with LOO of each text after a shift, special tokens left out, (n,); NaN where undefined."""
     out = []
     for one in explained:
-        a, b = one.relevance(c, site=site)[~one.special], one.loo[~one.special]
+        a, b = one.relevance(c)[~one.special], one.loo[~one.special]
         out.append(cross_correlation(a[None], b[None], "pearson").item() if len(a) > 1 else np.nan)
     return np.array(out)
 
 
-def adversarial_shift(explained: Sequence[EmbeddingG], *, size: float, sign: int) -> np.ndarray:
-    """The c of a given norm that lowers (sign -1) or raises (+1) the mean r at the words most, (E,).
+def adversarial_shift(explained: Sequence[EmbeddingG], *, size: float) -> np.ndarray:
+    """The c of a given norm that lowers the mean r at the words most, (E,).
 
-    Gradient ascent (Adam) on the mean r of these texts, c projected to the norm after every step. This is a
+    Gradient descent (Adam) on the mean r of these texts, c projected to the norm after every step. This is a
     search: its best value is only a lower bound on the possible effect.
     """
     words = [(one, ~one.special) for one in explained if (~one.special).sum() > 1]
@@ -160,7 +129,7 @@ def adversarial_shift(explained: Sequence[EmbeddingG], *, size: float, sign: int
         for _ in range(STEPS):
             r = (normalize(centred(base + g @ c), dim=1) * b).sum(1).mean()
             optimiser.zero_grad()
-            (-sign * r).backward()
+            r.backward()
             optimiser.step()
             with torch.no_grad():
                 c *= size / c.norm()
@@ -174,24 +143,21 @@ def shift_record(
     *,
     limit: int | None = None,
     fit: int = 200,
-    checked: int = 50,
     seed: int = 0,
     progress: bool | None = None,
 ) -> dict[str, Any]:
-    """r at the words of each method under natural shifts, and under adversarial ones found on other texts.
+    """r at the words of each method, as it is and under adversarial shifts found on other texts.
 
     Parameters
     ----------
     data, train : the judged texts, and those of another split on which the adversarial c is searched.
     limit, fit : random samples of the two (default: all judged ones, and 200).
-    checked : number of texts on which the logits of the shifted models are compared in float64.
 
     Returns
     -------
     dict
         `config`, `made with`, `example` (rows of the split), `rows`: `method`, `shift`, `size` (|c| in mean
-        norms of a word embedding), `r` (list over the texts), for adversarial ones `sign`, and for what no
-        shift moves `site`; and `logit gap`, see `logit_gaps`.
+        norms of a word embedding), `r` (list over the texts).
     """
     sample = data.order(limit, seed=seed)
     texts = clf.encode([data.texts[k] for k in sample], truncate=True)
@@ -200,40 +166,9 @@ def shift_record(
     rows: list[dict[str, Any]] = []
     for method in METHODS:
         judged, searched = (explain_all(clf, some, method, progress=progress) for some in (texts, others))
-        shifts: list[tuple[str, np.ndarray | None, dict[str, Any]]] = [("none", None, {})]
-        shifts += [(name, c, {}) for name, c in natural_shifts(clf).items()]
+        rows.append({"method": method, "shift": "none", "size": 0.0, "r": rounded(r_after(judged))})
         for size in SIZES:
-            for sign, end in ((-1, "lowest"), (1, "highest")):
-                c = adversarial_shift(searched, size=size * unit, sign=sign)
-                shifts.append((f"{end} r found", c, {"sign": sign}))
-        for name, vector, more in shifts:
-            norm = 0.0 if vector is None else round(float(np.linalg.norm(vector)) / unit, 4)
-            r = rounded(r_after(judged, vector))
-            rows.append({"method": method, "shift": name, "size": norm, **more, "r": r})
-        for site in ("word+position", "embedding"):
-            r = rounded(r_after(judged, site=site))
-            rows.append({"method": method, "shift": "any", "site": site, "size": 0.0, "r": r})
+            r = rounded(r_after(judged, adversarial_shift(searched, size=size * unit)))
+            rows.append({"method": method, "shift": "lowest r found", "size": size, "r": r})
     config = config_of(clf, data, texts, seed) | {"searched on": train.describe(), "fit": len(others)}
-    return {
-        "config": config,
-        "made with": surroundings(),
-        "example": sample,
-        "rows": rows,
-        "logit gap": logit_gaps(clf, texts[:checked]),
-    }
-
-
-@torch.no_grad()
-def logit_gaps(clf: Classifier, texts: Sequence[EncodedText]) -> dict[str, float]:
-    """The largest difference of a logit between the model and its naturally shifted copies, in float64."""
-    exact = Classifier(copy.deepcopy(clf.network).double(), clf.tokenizer, card=clf.card)
-    sources = {name: "type" if name.startswith("type") else "position" for name in natural_shifts(exact)}
-    copies = {name: shifted(exact, c, source=sources[name]) for name, c in natural_shifts(exact).items()}
-    out = dict.fromkeys(copies, 0.0)
-    for text in texts:
-        ids = torch.tensor([text.input_ids], device=clf.device)
-        here = exact.encoder.forward(ids, torch.ones_like(ids)).logits
-        for name, copied in copies.items():
-            there = copied.encoder.forward(ids, torch.ones_like(ids)).logits
-            out[name] = max(out[name], float((there - here).abs().max()))
-    return out
+    return {"config": config, "made with": surroundings(), "example": sample, "rows": rows}

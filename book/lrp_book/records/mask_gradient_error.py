@@ -26,7 +26,6 @@ LOO stays; at the other end, `w_i = 0`, the slope is `LOO_i / (1 - A_i)` and has
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,14 +35,12 @@ from lrp_book.records import config_of, is_bert, rounded
 from lrp_companion.lab.execute import surroundings
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods.common import (
-    Request,
     class_numbers,
     classes_of,
     read_output,
     to_numpy,
     watch,
 )
-from lrp_companion.methods.mask_gradient import gradients_at
 from lrp_companion.metrics.faithfulness import pearson
 from lrp_companion.sources import Dataset
 from lrp_companion.tape.attention import Context
@@ -148,62 +145,17 @@ def error_parts(stages: Mapping[str, np.ndarray]) -> dict[str, Any]:
     return out
 
 
-def slopes_at_zero(clf: Classifier, text: EncodedText) -> dict[str, np.ndarray]:
-    """For every token: LOO, the slope of its mask at w_i = 0, and the largest attention it receives, (T,).
-
-    In one softmax the slope there is `LOO / (1 - A)`. If that is what makes the node at 0 err, its error
-    grows with the largest A that the token receives in any layer and head.
-    """
-    request, ones = Request("mask-gradient", clf, [text], [None], progress=False), np.ones(len(text))
-    start = gradients_at(request, [(0, ones)])[0]
-    rows = np.where(np.eye(len(text), dtype=bool), 0.0, ones)
-    along = gradients_at(replace(request, targets=[start[1]]), [(0, row) for row in rows])
-    with torch.no_grad():
-        attention = torch.stack(list(clf.tape(text).attentions))
-    return {
-        "loo": np.array([start[3] - step[3] for step in along]),
-        "slope": np.array([step[0][k] for k, step in enumerate(along)]),
-        "attention": to_numpy(attention.amax((0, 1, 2, 3))),
-    }
-
-
 def error_record(
-    clf: Classifier,
-    data: Dataset,
-    *,
-    limit: int,
-    tokens: int | None = None,
-    zero: bool = True,
-    seed: int = 0,
-    progress: bool | None = None,
+    clf: Classifier, data: Dataset, *, limit: int, seed: int = 0, progress: bool | None = None
 ) -> dict[str, Any]:
-    """`error_parts` and `slopes_at_zero` of the texts of a data set, special tokens left out: numbers only.
-
-    Parameters
-    ----------
-    limit, tokens : a random sample of the texts, and of the words of each (default: all), for long texts.
-    zero : whether the slopes at 0 are computed.
-
-    Returns
-    -------
-    dict
-        `config`, `made with`, `rows` (per text: `example`, `error`, `r`, `share`) and, with `zero`, `slopes`:
-        per word `loo`, `slope`, `attention` in three lists.
+    """`error_parts` of a random sample of a data set, special tokens left out: `config`, `made with` and
+    `rows` (per text: `example`, `error`, `r`, `share`).
     """
     sample = data.order(limit, seed=seed)
     texts = clf.encode([data.texts[k] for k in sample], truncate=True)
-    generator = np.random.default_rng(seed)
-    rows: list[dict[str, Any]] = []
-    slopes: dict[str, list[float]] = {"loo": [], "slope": [], "attention": []}
-    pairs = list(zip(sample, texts, strict=True))
-    for example, text in watch(pairs, progress=progress, label="stages"):
-        words = np.flatnonzero(~text.special)
-        if tokens is not None and len(words) > tokens:
-            words = np.sort(generator.choice(words, tokens, replace=False))
-        rows.append({"example": example, **error_parts(error_stages(clf, text, words.tolist()))})
-        if zero:
-            for name, values in slopes_at_zero(clf, text).items():
-                slopes[name] += rounded(values[~text.special])
-    config = config_of(clf, data, texts, seed) | {"words": tokens, "heads": False}
-    record = {"config": config, "made with": surroundings(), "rows": rounded(rows)}
-    return record | ({"slopes": slopes} if zero else {})
+    rows = [
+        {"example": k, **error_parts(error_stages(clf, text, np.flatnonzero(~text.special).tolist()))}
+        for k, text in watch(list(zip(sample, texts, strict=True)), progress=progress, label="stages")
+    ]
+    config = config_of(clf, data, texts, seed)
+    return {"config": config, "made with": surroundings(), "rows": rounded(rows)}

@@ -13,7 +13,6 @@ alone suffices; of a conjunction neither does. So the planted words decide, as i
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import json
 import time
@@ -25,7 +24,6 @@ from typing import Any
 import numpy as np
 
 from lrp_book.records import config_of, rounded
-from lrp_companion import registry
 from lrp_companion.checks import InputError
 from lrp_companion.lab.execute import surroundings
 from lrp_companion.loading.classifier import Classifier, load_classifier
@@ -123,35 +121,14 @@ def places(clf: Classifier, texts: Sequence[str], words: Sequence[Sequence[str]]
     return np.array(out).reshape(-1, SLOTS)
 
 
-def measured(scores: np.ndarray, special: np.ndarray, at: np.ndarray) -> dict[str, Any]:
-    """What one map says of the inserted words: `share` of the sum of |scores| over the words of the text,
-    signed; `signed` and `size`, their ranks among the words by score and by |score| (1 is first; equal scores
-    share the worst rank, so that a map of zeros puts nothing first); `rank_all`, by |score| among all tokens;
-    `special`, the special tokens' share of all |scores|.
+def ranks(scores: np.ndarray, special: np.ndarray, at: np.ndarray) -> list[int]:
+    """The ranks of the inserted words among the words of the text by score; 1 is first. Equal scores share
+    the worst rank, so that a map of zeros puts nothing first.
 
-    >>> measured(np.array([9.0, -1.0, 3.0, 0.0]), np.array([True, False, False, False]), np.array([2, 1, 3]))
-    {'share': [0.75, -0.25, 0.0], 'signed': [1, 3, 2], 'size': [1, 2, 3], 'all': [2, 3, 4], 'special': ...}
+    >>> ranks(np.array([9.0, -1.0, 3.0, 0.0]), np.array([True, False, False, False]), np.array([2, 1, 3]))
+    [1, 3, 2]
     """
-    size, words = np.abs(scores), ~special
-    total = size[words].sum()
-
-    def ranks(values: np.ndarray, among: np.ndarray) -> list[int]:
-        return [int((values[among] >= values[k]).sum()) for k in at]
-
-    return {
-        "share": (scores[at] / total if total else np.zeros(len(at))).tolist(),
-        "signed": ranks(scores, words),
-        "size": ranks(size, words),
-        "all": ranks(size, np.ones(len(scores), dtype=bool)),
-        "special": float(1 - total / size.sum()) if size.any() else 0.0,
-    }
-
-
-def usable(methods: Sequence[str]) -> list[str]:
-    """The methods that are there: registered, and IG only with captum."""
-    known = [name for name in methods if name.split(":")[0] in registry.METHODS]
-    has_captum = importlib.util.find_spec("captum") is not None
-    return [name for name in known if has_captum or not name.startswith("ig")]
+    return [int((scores[~special] >= scores[k]).sum()) for k in at]
 
 
 def judged(
@@ -168,12 +145,11 @@ def judged(
     Returns
     -------
     arrays : by rule, "RULE logits" (n, texts, 2), "RULE follows" (n,), "RULE tokens" (m,), the words of each
-        text that counts, "RULE NAME" for each number of `measured`, (methods, m, 3) or (methods, m).
+        text that counts, "RULE signed", `ranks` (methods, m, 3).
     manifest : the configuration, and how often each rule is followed.
     """
     sample = data.order(min(limit, len(data)), seed=seed)
     texts, labels = [data.texts[k] for k in sample], np.array([int(data.labels[k]) for k in sample])
-    methods = usable(methods)
     arrays: dict[str, Any] = {"example": np.array(sample, np.int32), "label": labels.astype(np.int8)}
     rules: dict[str, Any] = {}
     for rule, by_class in planted["rules"].items():
@@ -190,28 +166,20 @@ def judged(
             arrays |= {f"{rule} {key}": values for key, values in explained(clf, chosen, methods).items()}
         print(clf.card.name, rule, rules[rule], f"{time.time() - began:.0f} s", flush=True)
     config = config_of(clf, data, clf.encode(texts), seed) | {"family": clf.card.family}
-    return arrays, {"config": config, "methods": methods, "rules": rules, "made with": surroundings()}
+    return arrays, {"config": config, "methods": list(methods), "rules": rules, "made with": surroundings()}
 
 
 def explained(clf: Classifier, chosen: Sequence[Planting], methods: Sequence[str]) -> dict[str, np.ndarray]:
-    """`measured` by method and sentence, for the class that the planted words decide; shares as float16."""
-    texts = [one.texts[0] for one in chosen]
+    """`ranks` by method and sentence, "signed", for the class that the planted words decide."""
+    texts, targets = [one.texts[0] for one in chosen], [1 - one.label for one in chosen]
     at = places(clf, texts, [one.words for one in chosen])
-    rows: dict[str, list[Any]] = {}
-    tokens: list[int] = []
+    signed = []
     for name in methods:
         method, options = method_call(name)
-        records = attribute(
-            clf, texts, method=method, target=[1 - one.label for one in chosen], progress=False, **options
-        )
-        of_texts = [measured(r.scores, r.special, at[k]) for k, r in enumerate(records)]
-        for key in of_texts[0]:
-            rows.setdefault(key, []).append([one[key] for one in of_texts])
-        tokens = [int((~r.special).sum()) for r in records]
-    kinds = {"share": np.float16, "special": np.float16}
-    return {key: np.array(values, kinds.get(key, np.uint8)) for key, values in rows.items()} | {
-        "tokens": np.array(tokens, np.uint8)
-    }
+        records = attribute(clf, texts, method=method, target=targets, progress=False, **options)
+        signed.append([ranks(r.scores, r.special, at[k]) for k, r in enumerate(records)])
+    tokens = [int((~r.special).sum()) for r in records]
+    return {"signed": np.array(signed, np.uint8), "tokens": np.array(tokens, np.uint8)}
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Records of pre-trained models: maps of all methods, curves, layer paths, all masks, Shapley values.
+"""Records of pre-trained models: maps of all methods, curves, layer paths, Shapley values.
 
 What `results/base/make.py` and `results/smollm2/make.py` share. Each part of a record is one file, `.npz`,
 with numbers only: one entry for each text, or for each token, text after text. It is written after every
@@ -20,16 +20,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lrp_book.records import Arrays, in_chunks, rounded
+from lrp_book.records import Arrays, in_chunks
 from lrp_companion.attribution import Attribution, scores_at
 from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.loading.comparison import as_recorded
 from lrp_companion.methods import explain, kept_logits
-from lrp_companion.methods.common import Request, classes_of, output_gradient, to_numpy
+from lrp_companion.methods.common import Request, output_gradient, to_numpy
 from lrp_companion.metrics.faithfulness import ORDERS, cross_correlation, perturbation_curve
-from lrp_companion.propagation import all_masks, some_masks
+from lrp_companion.propagation import some_masks
 from lrp_companion.schema import masks_on_paths
-from lrp_companion.tape.encoder import token_batches
 
 TOKENS = ("all", "no-first", "words")
 STATISTICS = ("pearson", "spearman")
@@ -39,16 +38,16 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "pa-lrp": ("pa-lrp", {}),
     "gradient-x-input": ("gradient-x-input", {}),
     "rollout": ("rollout", {}),
+    "ig": ("ig", {"n_steps": 50}),
     "mask-gradient": ("mask-gradient", {}),
     "mask-gradient-4": ("mask-gradient", {"groups": 4}),
     "mask-gradient-8": ("mask-gradient", {"groups": 8}),
 }
-"""The methods besides LOO and IG. A map is that at the word; with learned positions `NAME+position` is that
+"""The methods besides LOO. A map is that at the word; with learned positions `NAME+position` is that
 at word and position. AttnLRP's there is PA-LRP, which is then left out.
 """
-IG_STEPS = 50
-BATCH, LATTICE_MEMORY = {"cpu": 512, "cuda": 4_096}, 12 << 30
-"""Tokens of a batch that keeps a tape, by device, and bytes for all masks: several parts share a card."""
+BATCH = {"cpu": 512, "cuda": 4_096}
+"""Tokens of a batch that keeps a tape, by device: several parts share a card."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +121,7 @@ def maps_of(
     seconds = {}
     asked: dict[str, tuple[str, dict[str, Any]]]
     asked = {f"loo {removal}": ("loo", {"removal": removal}) for removal in removals}
-    asked |= {name: METHODS[name] for name in methods if name != "ig"}
+    asked |= {name: METHODS[name] for name in methods}
     for name, (method, options) in asked.items():
         started = time.perf_counter()
         if method != "loo":
@@ -135,44 +134,7 @@ def maps_of(
         if "position" in records[0].parts and method != "pa-lrp":
             out[f"{name}+position"] = [record.scores_at("word+position") for record in records]
         seconds[name] = time.perf_counter() - started
-    if "ig" in methods:
-        started = time.perf_counter()
-        out["ig"] = integrated_gradients(clf, texts, steps=IG_STEPS)
-        seconds["ig"] = time.perf_counter() - started
     return out, seconds
-
-
-def integrated_gradients(clf: Classifier, texts: Texts, *, steps: int) -> list[np.ndarray]:
-    """IG at the word embeddings as `method="ig"` has it, over several texts at once: Gauss-Legendre nodes,
-    every token that is not special replaced by padding in the baseline.
-    """
-    at, weights = np.polynomial.legendre.leggauss(steps)
-    at, weights = (at + 1) / 2, weights / 2
-    jobs = [(k, n) for k in range(len(texts.encoded)) for n in range(steps)]
-    scores = [np.zeros(len(text)) for text in texts.encoded]
-    lengths = [len(texts.encoded[k]) for k, _ in jobs]
-    with as_recorded(clf.device, clf.network):
-        for batch in token_batches(lengths, BATCH[clf.device.type]):
-            some = [texts.encoded[jobs[b][0]] for b in batch]
-            ids, mask, further = clf.batch(some)
-            special = torch.ones(ids.shape, dtype=torch.bool)
-            for row, text in enumerate(some):
-                special[row, : len(text)] = torch.as_tensor(text.special)
-            with torch.no_grad():
-                word, filler = clf.encoder.embed(ids), clf.encoder.embed(torch.full_like(ids, clf.pad_id))
-                start = torch.where(special.to(ids.device)[..., None], word, filler)
-                share = torch.tensor([at[jobs[b][1]] for b in batch], dtype=word.dtype, device=ids.device)
-                point = start + share[:, None, None] * (word - start)
-            with torch.enable_grad():
-                point.requires_grad_(True)
-                logits = clf.encoder.forward(ids, mask, word=point, **further).logits
-                chosen = classes_of([texts.targets[jobs[b][0]] for b in batch], logits)
-                (g,) = torch.autograd.grad(logits.gather(-1, chosen[:, None]).sum(), point)
-            steps_taken = to_numpy(((word - start) * g).sum(-1))
-            for row, b in enumerate(batch):
-                k, n = jobs[b]
-                scores[k] += weights[n] * steps_taken[row, : len(scores[k])]
-    return scores
 
 
 def curves_of(
@@ -272,33 +234,6 @@ def paths_of(clf: Classifier, texts: Texts, *, loo: Sequence[np.ndarray] | None 
     return {"r": r.round(4)}
 
 
-def singles_of(clf: Classifier, texts: Texts, *, chunk: int) -> Arrays:
-    """Curves of the maps at the word with one layer bypassed: `morf layer-K`, `lerf layer-K`."""
-    layers = range(1, clf.card.layers + 1)
-    maps = dict(bypassing(clf, texts, [frozenset([layer]) for layer in layers]))
-    of_layers = {f"layer-{layer}": [maps[k]["word"][layer - 1] for k in range(len(maps))] for layer in layers}
-    return curves_of(clf, texts, of_layers, chunk=chunk)
-
-
-def lattice_of(clf: Classifier, texts: Texts) -> Arrays:
-    """r of all 2**L masks with LOO: the sum over the texts (1, readings, masks), and of how many it is."""
-    readings = readings_of(clf)
-    maps, _ = maps_of(clf, texts, removals=("attention-mask",), methods=())
-    all_r = []
-    with as_recorded(clf.device, clf.network), torch.no_grad():
-        for text, target, loo, words in zip(
-            texts.encoded, texts.targets, maps["loo attention-mask"], texts.words, strict=True
-        ):
-            tape = clf.tape(text)
-            chosen = classes_of([target], tape.logits)
-            start = output_gradient(tape.logits, chosen, "logit", multi_label=False)
-            parts = all_masks(tape, start, memory=LATTICE_MEMORY)
-            of_text = {name: to_numpy(part)[:, 0] for name, part in parts.items()}
-            all_r.append(agreements(of_text, loo, words, readings))
-    r = np.stack(all_r)
-    return {"sum": np.nansum(r, 0)[None], "count": np.isfinite(r).sum(0, dtype=np.int32)[None]}
-
-
 def shapley_of(clf: Classifier, texts: Texts, *, permutations: int, seed: int) -> Arrays:
     """Shapley values by the attention mask and their standard errors, token by token; passes per text."""
     with as_recorded(clf.device, clf.network):
@@ -364,7 +299,7 @@ def part_of(
         seconds = {k: round(float(v.sum()), 1) for k, v in done.items() if k.startswith("seconds")}
         return {
             "device": torch.cuda.get_device_name(clf.device) if clf.device.type == "cuda" else "cpu",
-            "rounding": "float32 and int32; r by mask to 4 places, of all masks float16",
+            "rounding": "float32 and int32; r by mask to 4 places",
             "accuracy": round(float(done["correct"].mean()), 4),
             "seconds": seconds,
         }
@@ -391,56 +326,6 @@ def of_example(path: Path, example: int) -> Arrays:
 def by_text(arrays: Mapping[str, np.ndarray], name: str) -> list[np.ndarray]:
     """An array of tokens as one array for each text."""
     return np.split(arrays[name], np.cumsum(arrays["tokens"])[:-1])
-
-
-def each_map(arrays: Mapping[str, np.ndarray]) -> Iterator[tuple[str, str]]:
-    """The maps of a part by method and site, without LOO by the attention mask."""
-    count = int(arrays["tokens"].sum())
-    for name, values in arrays.items():
-        if name not in ("word", "loo attention-mask") and values.shape == (count,):
-            method, _, position = name.partition("+")
-            yield method, "word+position" if position else "word"
-
-
-def table_of(arrays: Mapping[str, np.ndarray]) -> list[dict[str, Any]]:
-    """Mean r with LOO by the attention mask of every map under every reading, with its standard error."""
-    loo, words, rows = by_text(arrays, "loo attention-mask"), by_text(arrays, "word"), []
-    for method, site in each_map(arrays):
-        maps = by_text(arrays, method if site == "word" else f"{method}+position")
-        for tokens in TOKENS:
-            for statistic in STATISTICS:
-                r = np.array(
-                    [
-                        correlations(a[kept(w, tokens)][None], b[kept(w, tokens)], statistic)[0]
-                        for a, b, w in zip(maps, loo, words, strict=True)
-                    ]
-                )
-                r = r[np.isfinite(r)]
-                row: dict[str, Any] = {
-                    "method": method,
-                    "site": site,
-                    "tokens": tokens,
-                    "statistic": statistic,
-                }
-                error = r.std(ddof=1) / len(r) ** 0.5 if len(r) > 1 else np.nan
-                row |= {
-                    "mean": rounded(r.mean() if len(r) else np.nan, 4),
-                    "se": rounded(error, 4),
-                    "n": len(r),
-                }
-                rows.append(row)
-    return rows
-
-
-def summarise(out: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Add the means of a part to its manifest: of maps r by reading, of curves their means."""
-    manifest = out.with_suffix(".json")
-    made = json.loads(manifest.read_text())
-    if "loo attention-mask" in arrays:
-        made["r"] = table_of(arrays)
-    curves = [name for name in arrays if name.split(" ")[0] in ORDERS]
-    made["curves"] = {name: rounded(arrays[name].mean(), 4) for name in curves}
-    manifest.write_text(json.dumps(made, indent=1) + "\n")
 
 
 def compared(made: Path, kept: Path) -> str:

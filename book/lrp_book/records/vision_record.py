@@ -1,4 +1,4 @@
-"""A model of images at work: r with LOO of every method and of all masks of layers, image by image."""
+"""A model of images at work: r with LOO of AttnLRP, CP-LRP and the mask gradient, image by image."""
 
 from __future__ import annotations
 
@@ -7,18 +7,15 @@ from typing import Any
 import numpy as np
 
 from lrp_book.records import config_of, rounded
-from lrp_companion.attribution import scores_at
 from lrp_companion.checks import InputError
 from lrp_companion.lab.execute import surroundings
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.methods import attribute, layer_lattice, method_call
+from lrp_companion.methods import attribute
 from lrp_companion.methods.common import check_classifier, watch
 from lrp_companion.metrics import pearson
 from lrp_companion.sources import Dataset
 
 SITES = ("word", "word+position")
-OTHERS = ("gradient-x-input", "rollout", "mask-gradient", "mask-gradient:groups=8")
-"""Methods beside LRP."""
 
 
 def vision_record(
@@ -34,9 +31,8 @@ def vision_record(
     -------
     dict
         Numbers only: `config`, `made with`, `example` (rows of the split), `target` (the explained class of
-        each), and `rows`: `method` ("lrp" with its `bypass`, or one of `OTHERS`), `site`, `tokens`
-        ("patches", or "all" with [CLS]), and `r`, Pearson's r with LOO of each image, None where it is not
-        defined.
+        each), and `rows`: `method` ("lrp" with its `bypass`, or the mask gradient), `site`, `tokens`
+        ("patches": without [CLS]), and `r`, Pearson's r with LOO of each image, None where undefined.
     """
     check_classifier("vision_record", clf)
     if not clf.reads_images or data.images is None:
@@ -48,35 +44,22 @@ def vision_record(
     for image in watch([data.images[k] for k in sample], progress=progress, label="images"):
         (loo,) = attribute(clf, image, method="loo", progress=False)
         targets.append(loo.target)
-        kept = {"patches": ~loo.special, "all": np.ones(len(loo.tokens), dtype=bool)}
         for key, scores in _maps(clf, image, loo.target).items():
-            for tokens, counted in kept.items():
-                r = pearson(scores[counted], loo.scores[counted])
-                columns.setdefault((*key, tokens), []).append(r)
+            r = pearson(scores[~loo.special], loo.scores[~loo.special])
+            columns.setdefault((*key, "patches"), []).append(r)
     names = ("method", "bypass", "site", "tokens")
     rows = [{**dict(zip(names, key, strict=True)), "r": rounded(r)} for key, r in columns.items()]
     config = config_of(clf, data, clf.encode(np.stack([data.images[k] for k in sample])), seed)
     config |= {"family": clf.card.family, "images": config.pop("texts")}
-    return {
-        "config": config,
-        "made with": surroundings(),
-        "example": sample,
-        "target": targets,
-        "rows": rows,
-    }
+    made = {"config": config, "made with": surroundings(), "example": sample}
+    return made | {"target": targets, "rows": rows}
 
 
 def _maps(clf: Classifier, image: np.ndarray, target: int) -> dict[tuple[Any, ...], np.ndarray]:
     """The maps of one image by method, bypassed layers and site."""
-    lattice = layer_lattice(clf, image, target=target)
     maps: dict[tuple[Any, ...], np.ndarray] = {}
-    for number in range(2**clf.card.layers):
-        bypass = tuple(layer for layer in range(1, clf.card.layers + 1) if number >> (layer - 1) & 1)
-        for site in SITES:
-            maps["lrp", bypass, site] = scores_at(lattice.parts, site)[number]
-    for name in OTHERS:
-        method, options = method_call(name)
-        (record,) = attribute(clf, image, method=method, target=target, **options)
-        for site in SITES if record.parts else SITES[:1]:
-            maps[name, None, site] = record.scores_at(site)
-    return maps
+    for bypass in ((), tuple(range(1, clf.card.layers + 1))):
+        (record,) = attribute(clf, image, method="lrp", bypass=bypass, target=target)
+        maps |= {("lrp", bypass, site): record.scores_at(site) for site in SITES}
+    (record,) = attribute(clf, image, method="mask-gradient", target=target)
+    return maps | {("mask-gradient", None, SITES[0]): record.scores}

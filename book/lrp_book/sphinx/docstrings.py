@@ -11,10 +11,9 @@ import inspect
 import re
 from typing import Any
 
-from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective
 
+from lrp_book.sphinx import shows
 from lrp_companion import widgets
 
 _FIELDS = {"Parameters": "param", "Attributes": "ivar", "Raises": "raises"}
@@ -92,17 +91,9 @@ def widget_lines() -> list[str]:
     return lines
 
 
-class WidgetClasses(SphinxDirective):
-    """The directive `widget-classes`: every widget's docstring, in the order of their names."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return what autodoc makes of the classes."""
-        return self.parse_text_to_nodes("\n".join(widget_lines()))
-
-
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension (called by Sphinx)."""
-    app.add_directive("widget-classes", WidgetClasses)
+    app.add_directive("widget-classes", shows(lambda _: widget_lines()))
     # Before napoleon, which has nothing left to do.
     app.connect("autodoc-process-docstring", _process, priority=400)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

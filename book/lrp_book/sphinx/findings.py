@@ -13,14 +13,14 @@ from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.util.docutils import SphinxDirective, SphinxRole
+from sphinx.util.docutils import SphinxRole
 
 from lrp_book import front
+from lrp_book.sphinx import shows
 from lrp_companion.checks import choose
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.methods import attribute
 from lrp_companion.methods.lrp import layer_lattice
-from lrp_companion.widgets.base import Widget
 from lrp_companion.widgets.layers import LayerToggles
 from lrp_companion.widgets.toys import HeadStepper
 
@@ -42,41 +42,19 @@ class FindingRole(SphinxRole):
         return [nodes.inline(self.rawtext, text, classes=["lrp-number"])], []
 
 
-class OutlierPlace(SphinxDirective):
-    """Page one's scene: one sentence, with every token and with the words alone."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return the widget as raw HTML."""
-        return [_raw(front.outlier_scene(reduced=True))]
-
-
-class FirstToggles(SphinxDirective):
-    """Two picked sentences, LOO, AttnLRP and CP-LRP, and the switches."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return the widget as raw HTML, and how far the other reviews go."""
-        clf, texts = load_classifier(front.MODEL), list(front.EXAMPLES[:2])
-        lattices = [layer_lattice(clf, text) for text in texts]
-        widget = LayerToggles(lattices, attribute(clf, texts, method="loo"), address="first", reduced=True)
-        return [_raw(widget), nodes.paragraph("", front.picked_note())]
-
-
-class HeadByHand(SphinxDirective):
-    """One head with the numbers of the primer's worked example, whose defaults are the widget's."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return the widget as raw HTML."""
-        return [_raw(HeadStepper())]
-
-
-def _raw(widget: Widget) -> nodes.Node:
-    return nodes.raw("", widget.page_html(), format="html", classes=["output", "text_html"])
+def first_toggles(_: Any) -> list[nodes.Node]:
+    """Two picked sentences, LOO, AttnLRP and CP-LRP, the switches, and how far the other reviews go."""
+    clf, texts = load_classifier(front.MODEL), list(front.EXAMPLES[:2])
+    lattices = [layer_lattice(clf, text) for text in texts]
+    widget = LayerToggles(lattices, attribute(clf, texts, method="loo"), address="first", reduced=True)
+    shown = nodes.raw("", widget.page_html(), format="html", classes=["output", "text_html"])
+    return [shown, nodes.paragraph("", front.picked_note())]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register role and directives (called by Sphinx)."""
     app.add_role("finding", FindingRole())
-    app.add_directive("outlier-scene", OutlierPlace)
-    app.add_directive("first-toggles", FirstToggles)
-    app.add_directive("head-by-hand", HeadByHand)
+    app.add_directive("outlier-scene", shows(lambda _: front.outlier_scene(reduced=True).page_html()))
+    app.add_directive("first-toggles", shows(first_toggles))
+    app.add_directive("head-by-hand", shows(lambda _: HeadStepper().page_html()))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

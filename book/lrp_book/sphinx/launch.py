@@ -1,4 +1,4 @@
-"""Sphinx extension: links to run the notebooks on Binder and Colab, and what only this book's pages load.
+"""Sphinx extension: links to run the notebooks on Binder and Colab, and what stands above their first cells.
 
 `_config.yml` is the only place with the repository's address. While that is empty, no page has a launch link
 and no notebook has the cell for Colab; `python -m lrp_book.sphinx.launch` brings the notebooks in
@@ -7,7 +7,6 @@ line with it.
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import nbformat
 import yaml
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
@@ -131,17 +131,29 @@ def offer_doors(app: Sphinx, pagename: str, templatename: str, context: dict[str
         app.add_css_file("companion/code.css")
 
 
+def picture_first(app: Sphinx, doctree: nodes.document) -> None:
+    """Put a chapter's first picture or widget before its first cell, for who does not read code."""
+    parts = list(doctree.findall(nodes.container)) if app.env.docname.startswith("notebooks/0") else []
+    cells = [part for part in parts if part.get("nb_element") == "cell_code"]
+    for cell in cells:
+        shown = cell.children[-1]
+        if "lrp-widget" in shown.astext() or any(shown.findall(nodes.image)):
+            cell.remove(shown)
+            home = cells[0].parent
+            home.insert(home.index(cells[0]), nodes.container("", shown, classes=["cell"]))
+            break
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the extension (called by Sphinx)."""
     app.connect("config-inited", add_links)
+    app.connect("doctree-read", picture_first)
     app.connect("html-page-context", offer_doors)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main() -> int:
     """Update the notebooks and say which; return 2 for a bad address."""
-    program, text = "python -m lrp_book.sphinx.launch", __doc__.splitlines()[0]
-    argparse.ArgumentParser(prog=program, description=text).parse_args(arguments)
     try:
         changed = update(ROOT)
     except CompanionError as error:

@@ -26,6 +26,7 @@ from sphinx.config import Config
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from lrp_book.sessions import BLOCKS
+from lrp_book.sphinx import shows
 from lrp_companion.checks import InputError
 from lrp_companion.page.assets import wheel_folder
 from lrp_companion.widgets import base as widgets
@@ -143,7 +144,7 @@ def part_of_table(markup: str, columns: str, rows: str) -> str:
 class CellDirective(SphinxDirective):
     """`{cell} PAGE NAME`: what a cell of an executed notebook shows; NAME is its id or a widget's address.
 
-    Options: `output`, which output from 0; `state`, of a widget; `alt`, what a picture shows; `after` and
+    Options: `state`, of a widget; `alt`, what a picture shows; `after` and
     `before`, texts that bound the part of a Markdown cell; `columns` and `rows` of a table that are wanted;
     `bare`, without a link to the notebook; `hide`, what a deck shows only when asked: a widget's `results`,
     or its button for the `best` state.
@@ -151,7 +152,6 @@ class CellDirective(SphinxDirective):
 
     required_arguments = 2
     option_spec = {
-        "output": directives.nonnegative_int,
         "state": directives.unchanged_required,
         "alt": directives.unchanged_required,
         "after": directives.unchanged_required,
@@ -182,12 +182,10 @@ class CellDirective(SphinxDirective):
         return [holder] if "bare" in self.options else [holder, self._origin(page, address)]
 
     def _output(self, cell: nbformat.NotebookNode, name: str) -> tuple[list[nodes.Node], str]:
-        """One output as nodes, and the address of its widget."""
-        outputs, place = cell.get("outputs", []), self.options.get("output", 0)
-        if place >= len(outputs):
-            expected = f"0 to {len(outputs) - 1}"
-            raise InputError("cell", got=f"output {place}", expected=expected, hint="outputs count from 0")
-        output = outputs[place]
+        """The first output as nodes, and the address of its widget."""
+        if not (outputs := cell.get("outputs", [])):
+            raise InputError("cell", got="no output", expected="a cell that shows", hint="name another")
+        output = outputs[0]
         data = output.get("data", {})
         if markup := _text(data.get("text/html", "")):
             return self._markup(markup)
@@ -243,16 +241,6 @@ class NotesDirective(SphinxDirective):
             *self.parse_content_to_nodes(),
             nodes.raw("", "</aside>", format="html"),
         ]
-
-
-class OnNoSlide(SphinxDirective):
-    """`{part}`, `{handout}`, `{teaching}`: what `lrp_book.sessions` makes other pages of."""
-
-    has_content, optional_arguments, final_argument_whitespace = True, 1, True
-
-    def run(self) -> list[nodes.Node]:
-        """Return nothing."""
-        return []
 
 
 def is_deck(docname: str) -> bool:
@@ -331,8 +319,10 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("cell", CellDirective)
     app.add_directive("notes", NotesDirective)
     app.add_directive("answers", NotesDirective)
+    spec = {"has_content": True, "optional_arguments": 1, "final_argument_whitespace": True}
+    on_no_slide = shows(lambda _: [], **spec)  # what `lrp_book.sessions` makes other pages of
     for name in BLOCKS[2:]:
-        app.add_directive(name, OnNoSlide)
+        app.add_directive(name, on_no_slide)
     for name in ("click", "set", "expect"):
         app.add_role(name, StepRole())
     app.connect("config-inited", add_template)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from lrp_book.sphinx import shows
 from lrp_companion import rules
 
 HEAD = ("operation, forward", "rule", "equation and source", "backward on $g$", "function")
@@ -74,32 +74,18 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-class RuleTable(SphinxDirective):
-    """Put the table of rules in place of the directive; the page is rebuilt when `rules.py` changes."""
-
-    option_spec: ClassVar = {"name": directives.unchanged_required, "beyond": directives.flag}
-
-    def run(self) -> list[nodes.Node]:
-        """Return the table's nodes."""
-        self.env.note_dependency(rules.__file__)
-        lines = rule_table(self.options.get("name"), beyond="beyond" in self.options)
-        return self.parse_text_to_nodes("\n".join(lines))
-
-
-class FamilyChecks(SphinxDirective):
-    """Put the table of checks in place of the directive; the page is rebuilt when its file changes."""
-
-    option_spec: ClassVar = {"name": directives.unchanged_required}
-
-    def run(self) -> list[nodes.Node]:
-        """Return the table's nodes."""
-        file = Path(self.env.doc2path(self.env.docname)).with_name(FILE)
-        self.env.note_dependency(str(file))
-        return self.parse_text_to_nodes("\n".join(check_table(json.loads(file.read_text("utf-8")))))
+def of_page(directive: SphinxDirective) -> list[str]:
+    """The table of checks from the file beside the page."""
+    file = Path(directive.env.doc2path(directive.env.docname)).with_name(FILE)
+    return check_table(json.loads(file.read_text("utf-8")))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directives."""
-    app.add_directive("rules", RuleTable)
-    app.add_directive("family-checks", FamilyChecks)
+    given = {"name": directives.unchanged_required, "beyond": directives.flag}
+    of_rules = shows(
+        lambda d: rule_table(d.options.get("name"), beyond="beyond" in d.options), option_spec=given
+    )
+    app.add_directive("rules", of_rules)
+    app.add_directive("family-checks", shows(of_page, option_spec={"name": directives.unchanged_required}))
     return {"parallel_read_safe": True}

@@ -20,6 +20,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from lrp_book.front import EXAMPLES, MODEL
+from lrp_book.sphinx import Made, shows
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import load_classifier
 from lrp_companion.page.live_page import Live, prepare
@@ -58,19 +59,6 @@ def stage_live(app: Sphinx) -> None:
     app.config.html_static_path.append(str(folder))
 
 
-class YourSentencePlace(SphinxDirective):
-    """Put the text box in place of the directive, or a line if the model was left out."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return the widget as raw HTML."""
-        live: Live | None = self.env.app.companion_live  # type: ignore[attr-defined]
-        if live is None:
-            return [nodes.paragraph("", LEFT_OUT)]
-        up = "../" * self.env.docname.count("/")
-        markup = live.widget(f"{up}_static/{FOLDER}").page_html()
-        return [nodes.raw("", markup, format="html", classes=["output", "text_html"])]
-
-
 def cost_of_rounding(record: dict[str, Any]) -> str:
     """Return the cost of 8 bits per weight, in a sentence, from a record of `tests/engine_agreement.py`.
 
@@ -90,14 +78,12 @@ def cost_of_rounding(record: dict[str, Any]) -> str:
     )
 
 
-class CostOfRounding(SphinxDirective):
-    """State the cost of 8 bits per weight, from the committed record."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return a paragraph; the page is rebuilt when the record changes."""
-        self.env.note_dependency(str(RECORD))
-        content = json.loads(RECORD.read_text(encoding="utf-8"))
-        return [nodes.paragraph("", cost_of_rounding(content["the model's own weights"]))]
+def text_box(directive: SphinxDirective) -> Made:
+    """The text box, or a line if the model was left out."""
+    live: Live | None = directive.env.app.companion_live  # type: ignore[attr-defined]
+    if live is None:
+        return [nodes.paragraph("", LEFT_OUT)]
+    return live.widget(f"{'../' * directive.env.docname.count('/')}_static/{FOLDER}").page_html()
 
 
 def wake_text_boxes(app: Sphinx, doctree: nodes.document) -> None:
@@ -124,7 +110,8 @@ def wake_text_boxes(app: Sphinx, doctree: nodes.document) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register the directive (called by Sphinx)."""
     app.connect("builder-inited", stage_live)
-    app.add_directive("cost-of-rounding", CostOfRounding)
+    made = json.loads(RECORD.read_text(encoding="utf-8"))["the model's own weights"]
+    app.add_directive("cost-of-rounding", shows(lambda _: [nodes.paragraph("", cost_of_rounding(made))]))
     app.connect("doctree-read", wake_text_boxes)
-    app.add_directive("your-sentence", YourSentencePlace)
+    app.add_directive("your-sentence", shows(text_box))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
