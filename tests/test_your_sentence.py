@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 import pytest
-from browsing import becomes, complaints_of_axe, open_page, serve, state_of
+from browsing import Desk, becomes, complaints_of_axe, open_page, serve, state_of
 from engine_agreement import as_staged
 from tiny_models import build
 from transformers import AddedToken
@@ -63,23 +64,21 @@ def site(exported: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def at(browser: Any, site: str) -> Iterator[Any]:
-    """`at("#state")` opens the page; all contexts are closed afterwards."""
-    contexts = []
+def at(desk: Desk, site: str) -> Iterator[Any]:
+    """`at("#state")` opens the page."""
+    with ExitStack() as stack:
 
-    def go(state: str = "", *, url: str | None = None, load: bool = True, **options: Any) -> Any:
-        contexts.append(browser.new_context(**options))
-        page, watch = open_page(contexts[-1], (url or f"{site}/index.html") + state)
-        page.wait_for_selector("[data-ready]")
-        if load:
-            page.click("button.lrp-load")
-            page.wait_for_selector(".lrp-loader", state="detached")
-            page.wait_for_function(DONE)
-        return page, watch
+        def go(state: str = "", *, url: str | None = None, load: bool = True, **options: Any) -> Any:
+            address = (url or f"{site}/index.html") + state
+            page, watch = stack.enter_context(desk.opened(address, **options))
+            page.wait_for_selector("[data-ready]")
+            if load:
+                page.click("button.lrp-load")
+                page.wait_for_selector(".lrp-loader", state="detached")
+                page.wait_for_function(DONE)
+            return page, watch
 
-    yield go
-    for context in contexts:
-        context.close()
+        yield go
 
 
 def explain(page: Any, text: str) -> None:
