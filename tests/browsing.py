@@ -185,8 +185,11 @@ def open_page(context: Any, url: str) -> tuple[Any, Watch]:
 class Desk:
     """Pages that are used again: a script that a page has loaded once is compiled, which is most of a load.
 
-    Storage is emptied in between. A page with other options than these has a context of its own.
+    Storage is emptied in between. After some visits there is a new page; one with other options than these has
+    a context of its own.
     """
+
+    VISITS = 12
 
     OPTIONS = {"viewport": {"width": 1280, "height": 720}, "color_scheme": "light"}
 
@@ -202,8 +205,8 @@ class Desk:
             return
         if not self.free:
             new = self.browser.new_context().new_page()
-            self.free.append((new, watched(new)))
-        page, watch = self.free.pop()
+            self.free.append((new, watched(new), self.VISITS))
+        page, watch, left = self.free.pop()
         size, scheme = ({**self.OPTIONS, **options}[name] for name in self.OPTIONS)
         page.set_viewport_size(size)
         page.emulate_media(media="screen", color_scheme=scheme, reduced_motion="no-preference")
@@ -216,7 +219,10 @@ class Desk:
         page.evaluate("localStorage.clear(); sessionStorage.clear()")
         for other in page.context.pages[1:]:
             other.close()
-        self.free.append((page, watch))
+        if left > 1:
+            self.free.append((page, watch, left - 1))
+        else:
+            page.context.close()
 
 
 def pages_of(pdf: bytes) -> int:
@@ -258,11 +264,8 @@ def widget_page(widget: Widget, folder: Path, *, theme: str = "light") -> str:
 
 def frames(page: Any, count: int) -> None:
     """Wait until the page was drawn that often: on a busy machine it takes longer."""
-    page.evaluate(
-        "count => new Promise(done => { const next = () => count-- ? requestAnimationFrame(next) : done();"
-        " next(); })",
-        count,
-    )
+    page.evaluate("window.framesDrawn = 0")
+    page.wait_for_function("count => ++framesDrawn > count", arg=count)  # asked in each frame
 
 
 def resize(page: Any, width: int, height: int) -> None:

@@ -44,17 +44,6 @@ def test_later_training_leaves_the_classifier_alone() -> None:
     np.testing.assert_array_equal(attribute(clf, TEXT, method="attnlrp")[0].scores, before.scores)
 
 
-def test_a_network_comes_with_its_tokenizer_and_is_a_classifier() -> None:
-    network, tokenizer = build("bert")
-    for given, kind, words in (
-        ((network,), ModelError, "without its tokenizer"),
-        ((nn.Linear(2, 2), tokenizer), AttributeError, "config"),
-        ((network.bert, tokenizer), ModelError, "saved as BertModel; expected a class"),
-    ):
-        with pytest.raises(kind, match=words):
-            load_classifier(*given)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
 def test_a_fingerprint_differs_where_values_do(dtype: torch.dtype) -> None:
     def fingerprint(values: torch.Tensor) -> str:
