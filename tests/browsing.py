@@ -185,8 +185,8 @@ def open_page(context: Any, url: str) -> tuple[Any, Watch]:
 class Desk:
     """Pages that are used again: a script that a page has loaded once is compiled, which is most of a load.
 
-    Storage is emptied in between. After some visits there is a new page; one with other options than these has
-    a context of its own.
+    Storage is emptied in between. After some visits there is a new page; one with other options
+    than these has a context of its own.
     """
 
     VISITS = 12

@@ -55,6 +55,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("bert", {"method": "lrp", "cut": ("key", "words")}, "cut .'key', 'words'.; expected one of query, key"),
     ("bert", {"method": "attnlrp", "epsilon": -1e-9}, "epsilon -1e-09; expected a finite number, at least 0"),
     ("bert", {"method": "attnlrp", "epsilon": float("nan")}, "epsilon nan"),
+    ("bert", {"method": "ig", "n_steps": 1001}, "n_steps 1001; expected a whole number from 1 to 1000"),
+    ("bert", {"method": "rollout", "residual": "no"}, "residual 'no'; expected True or False"),
     ("bert", {"method": "mask-gradient", "nodes": [0.2, 1]}, "with groups 1"),
     ("bert", {"method": "mask-gradient", "groups": 2, "nodes": [1 - 1e-15, 1]}, "1e-06 apart"),
     ("bert", {"method": "shapley", "permutations": 5}, "an even number"),
