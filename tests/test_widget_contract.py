@@ -444,7 +444,7 @@ def test_every_control_changes_what_it_says(
 @every_widget
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_phone_axe_and_the_tab_key(name: str, theme: str, made: Any, show: Any) -> None:
-    page = show(made(name), theme=theme, axe=True, viewport={"width": 360, "height": 740})
+    page = show(made(name), theme=theme, viewport={"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert not complaints_of_axe(page, ".lrp-widget")
     here, stops = "document.activeElement.closest('.lrp-widget') !== null", 0
