@@ -151,27 +151,78 @@ class Watch:
         return not (self.outside or self.complaints or self.missing)
 
 
-def open_page(context: Any, url: str) -> tuple[Any, Watch]:
-    page, watch = context.new_page(), Watch()
+def watched(page: Any) -> Watch:
+    """What goes wrong in a page from now on. No other host answers; that one was asked is written down."""
+    watch = Watch()
 
-    def gate(route: Any) -> None:
-        address = urlsplit(route.request.url)
-        if address.scheme in ("data", "blob", "file") or address.hostname == "127.0.0.1":
-            route.continue_()
-        else:
-            watch.outside.append(route.request.url)
-            route.abort()
+    def asked(request: Any) -> None:
+        address = urlsplit(request.url)
+        if address.scheme not in ("data", "blob", "file") and address.hostname != "127.0.0.1":
+            watch.outside.append(request.url)
 
-    page.route("**/*", gate)
+    page.on("request", asked)
     page.on(
         "console", lambda message: watch.complaints.append(message.text) if message.type == "error" else None
     )
     page.on("pageerror", lambda error: watch.complaints.append(str(error)))
     page.on("response", lambda answer: watch.missing.append(answer.url) if answer.status >= 400 else None)
     page.on("requestfailed", lambda request: watch.missing.append(request.url))
+    return watch
+
+
+def load(page: Any, url: str) -> None:
     page.goto(url, wait_until="load")
     page.evaluate("window.MathJax ? MathJax.startup.promise.then(() => null) : null")
+
+
+def open_page(context: Any, url: str) -> tuple[Any, Watch]:
+    page = context.new_page()
+    watch = watched(page)
+    load(page, url)
     return page, watch
+
+
+class Desk:
+    """Pages that are used again: a script that a page has loaded once is compiled, which is most of a load.
+
+    Storage is emptied in between. After some visits there is a new page; one with other options
+    than these has a context of its own.
+    """
+
+    VISITS = 12
+
+    OPTIONS = {"viewport": {"width": 1280, "height": 720}, "color_scheme": "light"}
+
+    def __init__(self, browser: Any) -> None:
+        self.browser, self.free = browser, []
+
+    @contextmanager
+    def opened(self, address: str, **options: Any) -> Iterator[tuple[Any, Watch]]:
+        if options.keys() - self.OPTIONS.keys():
+            page, watch = open_page(self.browser.new_context(**options), address)
+            yield page, watch
+            page.context.close()
+            return
+        if not self.free:
+            new = self.browser.new_context().new_page()
+            self.free.append((new, watched(new), self.VISITS))
+        page, watch, left = self.free.pop()
+        size, scheme = ({**self.OPTIONS, **options}[name] for name in self.OPTIONS)
+        page.set_viewport_size(size)
+        page.emulate_media(media="screen", color_scheme=scheme, reduced_motion="no-preference")
+        page.goto("about:blank")  # else an address that differs by its state alone is no load
+        for kept in (watch.outside, watch.complaints, watch.missing):
+            kept.clear()
+        load(page, address)
+        yield page, watch
+        page.unroute_all()
+        page.evaluate("localStorage.clear(); sessionStorage.clear()")
+        for other in page.context.pages[1:]:
+            other.close()
+        if left > 1:
+            self.free.append((page, watch, left - 1))
+        else:
+            page.context.close()
 
 
 def pages_of(pdf: bytes) -> int:
@@ -213,11 +264,8 @@ def widget_page(widget: Widget, folder: Path, *, theme: str = "light") -> str:
 
 def frames(page: Any, count: int) -> None:
     """Wait until the page was drawn that often: on a busy machine it takes longer."""
-    page.evaluate(
-        "count => new Promise(done => { const next = () => count-- ? requestAnimationFrame(next) : done();"
-        " next(); })",
-        count,
-    )
+    page.evaluate("window.framesDrawn = 0")
+    page.wait_for_function("count => ++framesDrawn > count", arg=count)  # asked in each frame
 
 
 def resize(page: Any, width: int, height: int) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from browsing import HTML, chromium, complaints_of_axe, missing, open_page, serve, widget_page
+from browsing import HTML, Desk, chromium, complaints_of_axe, missing, serve, widget_page
 from hypothesis import Phase, settings
 from tiny_models import BERT_LIKE, save
 
@@ -95,21 +96,25 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def desk(browser: Any) -> Desk:
+    return Desk(browser)
+
+
 @pytest.fixture
-def visit(browser: Any) -> Iterator[Callable[..., Any]]:
+def visit(desk: Desk) -> Iterator[Callable[..., Any]]:
     """`visit(address)`: the page in Chromium; until the test ends, nothing goes wrong in it."""
-    opened = []
+    with ExitStack() as stack:
+        opened = []
 
-    def open_address(address: str, *, axe: str = "", **options: Any) -> Any:
-        page, watch = open_page(browser.new_context(**options), address)
-        opened.append((page, watch, axe))
-        return page
+        def open_address(address: str, *, axe: str = "", **options: Any) -> Any:
+            opened.append((*stack.enter_context(desk.opened(address, **options)), axe))
+            return opened[-1][0]
 
-    yield open_address
-    for page, watch, axe in opened:
-        assert not axe or not complaints_of_axe(page, axe)
-        assert watch.nothing(), watch
-        page.context.close()
+        yield open_address
+        for page, watch, axe in opened:
+            assert not axe or not complaints_of_axe(page, axe)
+            assert watch.nothing(), watch
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tiny_models import build, pre_norm, vision
+from tiny_models import build, edit, pre_norm, vision
 
 from lrp_companion.checks import ModelError
 from lrp_companion.loading.classifier import load_classifier
@@ -21,6 +21,7 @@ peft = pytest.importorskip("peft")
 safetensors = pytest.importorskip("safetensors.torch")
 
 TEXT = "a film of rare grace"
+CONFIG = "adapter_config.json"
 MASKED = "a [MASK] of rare grace"
 
 
@@ -69,12 +70,6 @@ def ours(clf: Any, text: str = TEXT, **more: Any) -> torch.Tensor:
 
 def same(one: torch.Tensor, other: torch.Tensor) -> None:
     torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
-
-
-def edit(folder: Path, **changes: object) -> Path:
-    file = folder / "adapter_config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
-    return folder
 
 
 # -- every task ----------------------------------------------------------------------------------------------
@@ -130,7 +125,7 @@ def test_masked_language_models(tmp_path: Path, kind: str) -> None:
     net = adapt(base, kind, lora("q_lin" if model_type == "distilbert" else "query"))
     net.save_pretrained(tmp_path / "adapter")
     for mapping in (True, False):
-        folder = tmp_path / "adapter" if mapping else edit(tmp_path / "adapter", auto_mapping=None)
+        folder = tmp_path / "adapter" if mapping else edit(tmp_path / "adapter" / CONFIG, auto_mapping=None)
         same(ours(load_classifier(folder), MASKED), own_logits(net, tokenizer, place=2, text=MASKED))
 
 
@@ -163,7 +158,7 @@ def test_classifiers_of_images(tmp_path: Path, family: str, task: str | None) ->
     }
     (tmp_path / "adapter" / "preprocessor_config.json").write_text(json.dumps(processor))
     if task:
-        edit(tmp_path / "adapter", task_type=task)
+        edit(tmp_path / "adapter" / CONFIG, task_type=task)
     clf = load_classifier(tmp_path / "adapter")
     pixels = np.random.default_rng(0).integers(0, 4, (2, 6, 9))
     with torch.no_grad():
@@ -315,7 +310,7 @@ def test_an_adapter_imports_no_module(tmp_path: Path, monkeypatch: pytest.Monkey
     folder, net, tokenizer = classifier(tmp_path)
     (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'trace')!r}, 'w')\n")
     monkeypatch.syspath_prepend(tmp_path)
-    edit(folder, megatron_core="evil", megatron_config={"a": 1})
+    edit(folder / CONFIG, megatron_core="evil", megatron_config={"a": 1})
     same(ours(load_classifier(folder)), own_logits(net, tokenizer))
     assert not (tmp_path / "trace").exists()
 

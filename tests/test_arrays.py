@@ -11,14 +11,6 @@ import torch
 import lrp_companion as lrp
 from lrp_companion.checks import InputError, bool_array, real_array
 
-
-@pytest.mark.parametrize(
-    "values", [[1, 2], (1.0, 2.0), np.array([True, False]), np.array([1, 2], dtype=object)]
-)
-def test_numbers_are_float64(values: Any) -> None:
-    assert real_array("agreement", "scores", values).dtype == np.float64
-
-
 MASKED = np.ma.array([0.1, 0.2, 0.3], mask=[False, True, False])
 FINE = [0.1, 0.2, 0.4]
 
@@ -49,13 +41,6 @@ def test_tensors_are_numbers(dtype: torch.dtype) -> None:
     curve = lrp.perturbation_curve(lambda keep: torch.as_tensor(keep).sum(1), scores)
     assert curve.logits.tolist() == [3, 2, 1, 0]
     assert lrp.pearson(scores, [3, 1, 2]) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize(
-    "keep", [[True, False], [1, 0], (1.0, 0.0), np.array([1, 0], dtype=object), torch.tensor([True, False])]
-)
-def test_booleans_are_true_false_1_and_0(keep: Any) -> None:
-    assert bool_array("removal", "keep", keep).tolist() == [True, False]
 
 
 @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from plain_rows import counted, plain_loo
 from test_digit_variants import digits, run  # noqa: F401 - fixtures
-from test_report import EXPLAINERS, level, mnist_run, text_run
+from test_report import level, text_run
 
 from lrp_companion import ProtocolSwitchboard
 from lrp_companion.checks import InputError
@@ -165,36 +165,6 @@ def test_a_cell_of_the_switchboard_prints_as_its_value():
     values = np.array([[-0.01503, -0.01497, 0.01497], [0.01503, -0.0049999, 0.33333], [np.nan, -1.0, 1.0]])
     steps = _steps(values)
     assert steps.tolist() == [[-151, -150, 150], [151, -49, 3333], [-32768, -10_000, 10_000]]
-
-
-def test_switchboard_of_several_runs(turned, tmp_path):
-    r = {"attnlrp": level(0.3, 0.4), "cp-lrp": level(0.5, 0.5)}
-    imdb = text(tmp_path / "imdb-6", r, task="imdb", n=2, layers=6)
-    maps = {(name, "left-right"): np.ones((2, 3)) for name in EXPLAINERS}
-    board = switchboard([load_run(mnist_run(tmp_path / "digits", maps)), imdb, turned])["boards"][0]
-    assert [one["label"] for one in board["runs"]] == ["IMDB, 6 layers", "SST-2, 12 layers"]
-    assert [axis["key"] for axis in board["axes"]] == list(GRID_OPTIONS)
-    assert [len(axis["options"]) for axis in board["axes"]] == [3, 2, 2, 4, 3, 3]
-    assert board["start"] == {"run": "turned", **vars(Protocol())}
-    cells, missing = unpacked(board["runs"][0])
-    assert (cells[:, :, :, 2:] == -32768).all() and (missing[:, :, :, 2:] == 2).all()
-    assert (cells[:, :, :, :2, ..., 0] != -32768).all()
-    assert cells[0, 0, 0, 0, 0, 0, ::3].tolist() == [3500, 5000, 1500]
-    maps = [(option["key"], option.get("was")) for option in board["axes"][2]["options"]]
-    assert maps == [("raw", "absolute-sum"), ("sum-to-one", None)], "addresses from before have three maps"
-    names = ["words only (default)", "nearest to the paper's SST numbers", "largest flip"]
-    assert [preset["label"] for preset in board["presets"]] == [f"{n} (SST-2, 12 layers)" for n in names]
-    marked = [preset["state"] for preset in board["presets"][1:]]
-    near, flip = ([state[name] for name in ("run", "site", "tokens", "map")] for state in marked)
-    assert flip == ["turned", "word+position", "all", "sum-to-one"]
-    assert near == ["turned", "word+position", "all", "raw"], "0.5 and 0.25 are near 0.52 and 0.22"
-    json.dumps(board, allow_nan=False)
-    holes = {"attnlrp": level(0.5, 0.25, float("nan")), "cp-lrp": level(0.75, 0.5, 0.25)}
-    of_holes = switchboard([text(tmp_path / "holes", holes, n=3)])["boards"][0]["runs"][0]
-    _, missing = unpacked(of_holes)
-    assert missing[0, 0, 0, 0, 0, 0] == 1 and missing[2, 0, 0, 0, 0, 0] == 0
-    same = text(tmp_path / "same", {"attnlrp": level(0.5, 0.5), "cp-lrp": level(0.6, 0.6)}, task="imdb", n=2)
-    assert len(switchboard([same])["boards"][0]["presets"]) == 1  # no run on SST, and none that turns
 
 
 def test_the_board_of_digits_holds_their_grid(run, turned):  # noqa: F811

@@ -214,22 +214,14 @@ OTHERWISE = "."
 OTHERS: dict[str, tuple[Callable[[], Callable[[Any], Any]], str]] = {
     "silu in the head": (lambda: ending(torch.nn.SiLU()), "activation"),
     "softmax in the head": (lambda: with_head(((linear(2), torch.nn.Softmax(-1)),)), "activation"),
-    "slopes that are learned": (lambda: ending(torch.nn.PReLU(8)), "activation"),
-    "a ReLU with an end": (lambda: ending(torch.nn.ReLU6()), "activation"),
     "a norm in the head": (
         lambda: with_head(((torch.nn.LayerNorm(16), None), (linear(2), None))),
         OTHERWISE,
     ),
     "one output": (lambda: with_head(((linear(1), None),)), "one output"),
     "another activation in one layer": (lambda: layered(activation=torch.relu), OTHERWISE),
-    "no activation": (lambda: layered(activation=torch.nn.Identity()), OTHERWISE),
     "a cap": (lambda: layered(cap=torch.tanh), OTHERWISE),
-    "another scale": (lambda: layered(scale=0.5), OTHERWISE),
-    "a window": (lambda: layered(window=2), OTHERWISE),
-    "no norm at the end": (lambda: layered(output_norm=None), OTHERWISE),
-    "shared keys": (lambda: layered(key_heads=1), OTHERWISE),
     "norms of two eps": (lambda: layered(output_norm=norm_of_another_eps()), OTHERWISE),
-    "a layer of another width": (lambda: layered(up=linear(32), down=linear(16, wide=32)), OTHERWISE),
     "the mean read": (lambda: replaced(readout="mean"), OTHERWISE),
     "classes of tokens": (lambda: replaced(task="token classes"), "token classes"),
 }

@@ -21,7 +21,7 @@ from lrp_companion.loading.classifier import Classifier
 from lrp_companion.page import browser_engine
 
 pytest.importorskip("wasmtime", reason="the extra book brings the compiler of the engine's kernel")
-TEXTS = 500
+TEXTS = 200
 SIZE = 120
 LETTERS = (
     "x", "y", "e", "##e", "é", "É", "##é", "##x", "s", "ß", "Σ", "σ", "i", "##\u0307", "字", "電", "##字",
@@ -167,7 +167,7 @@ def test_the_pages_ids_are_pythons(kind: str, tmp_path: Path, deno: str) -> None
 
 
 def test_the_embedded_models_ids_are_pythons(tmp_path: Path, deno: str) -> None:
-    compared(lrp.load_classifier("companion"), tmp_path, 100, 2000)
+    compared(lrp.load_classifier("companion"), tmp_path, 100, 1000)
 
 
 @pytest.mark.parametrize(

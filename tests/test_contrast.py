@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pandas
 import pytest
@@ -11,7 +9,6 @@ import torch
 from tiny_models import build, pre_norm
 
 import lrp_companion as lrp
-from lrp_companion import cli
 from lrp_companion.checks import InputError
 from lrp_companion.loading.classifier import load_classifier
 
@@ -64,21 +61,6 @@ def test_the_next_token_by_its_text(language_model: lrp.Classifier) -> None:
 
 def lrp_ids(clf: lrp.Classifier, text: str):
     return torch.tensor([clf.encode(text)[0].input_ids])
-
-
-def test_the_command_prints_a_table_of_tokens(tmp_path, capsys, refused, language_model):
-    language_model.network.save_pretrained(tmp_path)
-    language_model.tokenizer.save_pretrained(tmp_path)
-    arguments = ["explain", "the film was", "--model", str(tmp_path), "--target", " warm"]
-    capsys.readouterr()
-    assert cli.main([*arguments, "--contrast", " dull"]) == 0
-    printed = capsys.readouterr().out
-    assert "contrast ' dull'" in printed and "minus that of ' dull'" in printed and "film" in printed
-    assert "' warm', logit" in printed
-    assert cli.main([*arguments, "--method", "loo", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["details"]["label"] == " warm"
-    line = refused(["run", "sst2", "--model", str(tmp_path), "--out", str(tmp_path / "run")])
-    assert "whose logits are of: next token; expected a classifier of texts" in line
 
 
 @pytest.mark.parametrize(

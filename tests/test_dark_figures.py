@@ -52,9 +52,8 @@ def test_every_line_can_be_told_from_the_page() -> None:
 
 
 @pytest.mark.parametrize("mode", ["light", "dark"])
-@pytest.mark.parametrize("name", ["notebooks/03_bert_layers", "notebooks/06_protocol_audit"])
-def test_a_page_shows_the_figure_of_its_mode(name: str, mode: str, html: Path, visit: Any) -> None:
-    page = visit((html / f"{name}.html").as_uri(), color_scheme=mode)
+def test_a_page_shows_the_figure_of_its_mode(mode: str, html: Path, visit: Any) -> None:
+    page = visit((html / "notebooks/06_protocol_audit.html").as_uri(), color_scheme=mode)
     page.wait_for_function("mode => document.documentElement.dataset.theme === mode", arg=mode)
     shown = page.evaluate(
         "[...document.querySelectorAll('article img')].filter(i => i.getClientRects().length).map(i => i.src)"

@@ -76,32 +76,6 @@ def test_attention_equals_the_hugging_face_model_and_is_zero_on_padding(family_c
         assert (ours.masked_select(mask[:, None, None, :] == 0) == 0).all()
 
 
-def test_word_embeddings_may_be_given(family_clf: Classifier) -> None:
-    ids, mask = batch(family_clf)
-    word = family_clf.encoder.embed(ids)
-    assert torch.equal(
-        family_clf.encoder.forward(ids, mask, word=word).logits, family_clf.encoder.forward(ids, mask).logits
-    )
-    changed = family_clf.encoder.forward(ids, mask, word=torch.zeros_like(word))
-    with torch.no_grad():
-        extra = (
-            {}
-            if family_clf.card.family != "roberta"
-            else {"position_ids": family_clf.encoder.position_ids(ids.shape[1], CPU).expand_as(ids)}
-        )
-        plain = family_clf.network(inputs_embeds=torch.zeros_like(word), attention_mask=mask, **extra).logits
-    torch.testing.assert_close(changed.logits, plain, rtol=1e-11, atol=1e-11)
-
-
-def test_the_embedding_is_the_sum_of_its_parts(family_clf: Classifier) -> None:
-    parts = family_clf.encoder.forward(*batch(family_clf)).embedding.parts
-    assert set(parts) == {"word", "position", "type"} - (
-        {"type"} if family_clf.card.family in ("distilbert", "mpnet") else set()
-    )
-    width = 8 if family_clf.card.family in ("electra", "albert") else 16  # projected afterwards
-    assert all(part.shape == (len(TEXTS), parts["word"].shape[1], width) for part in parts.values())
-
-
 @pytest.mark.parametrize("activation", ["relu", "gelu_new", "silu"])
 def test_other_activations(activation: str) -> None:
     network, tokenizer = build("bert", activation=activation)

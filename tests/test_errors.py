@@ -6,12 +6,11 @@ import itertools
 import json
 import pickle
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_models import FAMILIES, build, pre_norm
+from tiny_models import build, pre_norm
 
 import lrp_companion as lrp
 from lrp_companion.checks import (
@@ -43,31 +42,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("bert", {"inputs": "\u200b\u0000"}, "text 0 with no token but special ones"),
     ("bert", {"inputs": ["film", "film " * 60]}, "text 1 of 62 tokens; expected at most 32 tokens"),
     ("bert", {"method": "atnlrp"}, "method 'atnlrp'; expected one of loo, ig, gradient"),
-    (
-        "bert",
-        {"temperature": 1},
-        "option 'temperature' for method 'loo'; expected one of batch",
-    ),
     ("bert", {"method": "attnlrp", "bypass": [1]}, "option 'bypass' for method 'attnlrp'"),
-    ("bert", {"method": "pa-lrp", "site": "word"}, "option 'site' for method 'pa-lrp'"),
-    (
-        "bert",
-        {"method": "attnlrp", "site": None},
-        "site None; expected one of word, word",
-    ),
     ("bert", {"removal": "x"}, "removal 'x'; expected one of attention-mask, mask-token, pad-token, delete"),
-    ("bert", {"output": 3}, "output 3; expected one of logit, margin, probability"),
-    (
-        "bert",
-        {"method": "ig", "baseline": "x"},
-        "baseline 'x'; expected one of auto, zero",
-    ),
-    ("bert", {"method": "rollout", "row": "x"}, "row 'x'; expected one of cls, mean"),
-    ("bert", {"method": "rollout", "residual": "no"}, "residual 'no'; expected True or False"),
-    ("bert", {"batch_tokens": 0}, "batch_tokens 0"),
     ("bert", {"target": 3}, "target 3; expected a class from 0 to 2"),
     ("bert", {"target": 1.0}, "target 1.0; expected a class from 0 to 2"),
-    ("bert", {"target": "Positive"}, "target 'Positive'; expected a class from 0 to 2"),
     ("bert", {"inputs": ["film", "plot"], "target": [0]}, "1 targets for 2 inputs"),
     ("bert", {"contrast": 0}, "contrast 0 without a target"),
     ("bert", {"target": 1, "contrast": 1}, "the class 1 against itself"),
@@ -80,17 +58,14 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("bert", {"method": "attnlrp", "epsilon": -1e-9}, "epsilon -1e-09; expected a finite number, at least 0"),
     ("bert", {"method": "attnlrp", "epsilon": float("nan")}, "epsilon nan"),
     ("bert", {"method": "ig", "n_steps": 1001}, "n_steps 1001; expected a whole number from 1 to 1000"),
-    ("bert", {"method": "mask-gradient", "groups": 0}, "groups 0"),
+    ("bert", {"method": "rollout", "residual": "no"}, "residual 'no'; expected True or False"),
     ("bert", {"method": "mask-gradient", "nodes": [0.2, 1]}, "with groups 1"),
     ("bert", {"method": "mask-gradient", "groups": 2, "nodes": [1 - 1e-15, 1]}, "1e-06 apart"),
-    ("bert", {"method": "hybrid", "exact": 0}, "exact 0"),
     ("bert", {"method": "shapley", "permutations": 5}, "an even number"),
-    ("bert", {"unit": "letter"}, "unit 'letter'; expected one of token, word, sentence"),
     ("bert", {"unit": ["banana"]}, "'banana', 0 times"),
     ("bert", {"unit": ["a film", (2, 6)]}, "overlap"),
     ("bert", {"completion": " warm"}, "expected a model of the next token"),
     ("llama", {"completion": []}, "at least one token"),
-    ("llama", {"completion": 0}, "completion 0"),
     ("llama", {"completion": [10**6]}, "token id 1000000"),
     ("llama", {"completion": 100}, "prompt and completion of"),
     ("llama", {"completion": " warm", "target": 3}, AWAY),
@@ -127,12 +102,9 @@ def test_what_attribute_refuses(clf: Classifier, writer: Classifier, case: int) 
 def test_what_other_functions_refuse(clf: Classifier) -> None:
     for words, call, options in (
         ("62 tokens", layer_lattice, {"text": "film " * 60}),
-        ("target 3", layer_lattice, {"target": 3}),
-        ("epsilon -1", layer_lattice, {"epsilon": -1}),
         ("1 texts of type list", layer_lattice, {"text": ["film"]}),
         ("layer 99", layer_relevance, {"bypass": [99]}),
         ("target 'x'", removal_evaluator, {"target": "x"}),
-        ("removal 'x'", removal_evaluator(clf, "film", target=0, removal="x"), {"keep": [[True] * 3]}),
         ("a mask of shape", removal_evaluator(clf, "film", target=0), {"keep": [[True, False]]}),
         ("every token removed", removal_evaluator(clf, "film", target=0), {"keep": [[False] * 3]}),
     ):
@@ -162,56 +134,10 @@ def test_a_method_that_is_named_with_its_options() -> None:
 # ------------------------------------------------------------------------------------------------ loading
 
 
-def test_options_of_load_classifier(model_folder) -> None:
-    assert "dtype 'float8'; expected one of float32" in message(
-        InputError, load_classifier, model_folder("bert"), dtype="float8"
-    )
-    for name in ("./nowhere", "a/b/c", "", "nowhere"):
-        assert "not a folder" in message(SourceError, load_classifier, name)
-
-
-@pytest.mark.parametrize("kind", ["empty", "broken", "weightless", "cut", "wordless"])
-def test_folders_that_are_no_classifier_never_load(tmp_path: Path, model_folder, kind: str) -> None:
-    """In the words of whoever reads them; a command says it in one line."""
-    folder = tmp_path / kind
-    shutil.copytree(model_folder("bert"), folder)
-    if kind == "empty":
-        shutil.rmtree(folder)
-        folder.mkdir()
-    elif kind == "broken":
-        (folder / "config.json").write_text("{not json")
-    elif kind == "cut":
-        data = (folder / "model.safetensors").read_bytes()
-        (folder / "model.safetensors").write_bytes(data[: len(data) // 2])
-    for file in folder.iterdir():
-        wordless = kind == "wordless" and "token" in file.name
-        if wordless or (kind == "weightless" and file.suffix == ".safetensors"):
-            file.unlink()
-    with pytest.raises(Exception, match=r"."):
-        load_classifier(folder)
-
-
 def test_a_command_says_in_one_line_what_a_library_refuses(tmp_path: Path, capsys) -> None:
     assert main(["explain", "a film", "--model", str(tmp_path)]) in (2, 3)
     said = capsys.readouterr().err
     assert len(said.splitlines()) == 1 and tmp_path.name in said
-
-
-def test_models_of_another_kind(tmp_path: Path) -> None:
-    from transformers import BertForMultipleChoice, BloomConfig, BloomForSequenceClassification
-
-    BloomForSequenceClassification(
-        BloomConfig(n_layer=1, n_head=1, hidden_size=4, vocab_size=9, pad_token_id=0)
-    ).save_pretrained(tmp_path / "bloom")
-    text = message(ModelError, load_classifier, tmp_path / "bloom")
-    assert "of family 'bloom'" in text and f"expected one of {', '.join(FAMILIES)}" in text
-
-    model, tokenizer = build("bert")
-    BertForMultipleChoice(model.config).save_pretrained(tmp_path / "choice")
-    tokenizer.save_pretrained(tmp_path / "choice")
-    assert "saved as BertForMultipleChoice; expected a class that ends in" in message(
-        ModelError, load_classifier, tmp_path / "choice"
-    )
 
 
 def test_a_classifier_whose_head_was_never_saved(tmp_path: Path) -> None:
@@ -237,11 +163,3 @@ def test_errors_survive_a_process_boundary() -> None:
         assert str(again) == str(error) == "op: got this; expected that. Next step: do it."
     assert issubclass(InputError, ValueError) and issubclass(SourceError, OSError)
     assert issubclass(ModelError, TypeError)
-
-
-def test_a_message_keeps_its_ends() -> None:
-    error = InputError("run", got="a" * 900 + " at last", expected="b " * 500, hint="c" * 700 + " now")
-    assert len(str(error)) < 500 and " at last; expected b b" in str(error) and str(error).endswith("c now.")
-    assert str(pickle.loads(pickle.dumps(error))) == str(error)
-    short = InputError("run", got="x" * 300, expected="y", hint="z")
-    assert short.got == "x" * 300

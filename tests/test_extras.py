@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tomllib
-from importlib import metadata
-from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
 
 from lrp_companion import SourceError
 from lrp_companion.checks import EXTRAS, extra
 
-ROOT = Path(__file__).resolve().parent.parent
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-OPTIONAL = PROJECT["optional-dependencies"]
 CORE = """
 import sys
 for name in {blocked!r}:
@@ -60,21 +53,6 @@ def test_attribute_runs_without_the_extras_which_are_named_in_one_line(model_fol
         package = "traitlets" if name == "anywidget" and "traitlets" in line else name
         assert f"got no package {package}" in line
         assert f'pip install "lrp-companion[{EXTRAS[package]}]"' in line
-
-
-def direct(name: str) -> set[str]:
-    """What an extra names itself."""
-    return {Requirement(line).name for line in OPTIONAL[name]} - {PROJECT["name"]}
-
-
-@pytest.mark.parametrize("package", sorted(EXTRAS))
-def test_every_package_comes_with_the_extra_that_is_named(package: str) -> None:
-    brought_along = {"docutils", "sphinx", "traitlets", "jupyter_book"}  # by others of the same extra
-    if package in brought_along:
-        assert EXTRAS[package] in OPTIONAL
-        return
-    (distribution, *_) = metadata.packages_distributions()[package]
-    assert distribution.lower().replace("_", "-") in direct(EXTRAS[package])
 
 
 def test_another_missing_module_is_no_extra() -> None:

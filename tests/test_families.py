@@ -5,31 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 import torch
-from tiny_models import FAMILIES, TEXTS, build, randomise
+from tiny_models import randomise
 
 from lrp_companion import families
-from lrp_companion.checks import ModelError
-from lrp_companion.tape.encoder import Encoder, pad
-
-
-def test_a_family_of_ones_own_is_registered_and_can_be_taken_out() -> None:
-    network, tokenizer = build("bert")
-    network.config.model_type = "mine"
-    ids, mask = pad([tokenizer(TEXTS[0])["input_ids"]], 0, torch.device("cpu"))
-    try:
-
-        @families.family("mine")
-        def mine(model: torch.nn.Module) -> families.Wiring:
-            return families.bert(model)
-
-        assert torch.allclose(Encoder(network).forward(ids, mask).logits, network(ids).logits, atol=1e-5)
-    finally:
-        families.forget_family("mine")
-    assert tuple(families.FAMILIES) == FAMILIES
-    with pytest.raises(ModelError, match="family 'mine'"):
-        Encoder(network)
+from lrp_companion.tape.encoder import Encoder
 
 
 def test_a_relative_may_call_its_network_by_another_name() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from family_checks import CHECKS, FAMILIES, ROOT, collected, family_of, rows
-from lrp_book.sphinx.tables import check_table
+from family_checks import CHECKS, FAMILIES, ROOT, collected, rows
 from tiny_models import IMAGE_FAMILIES
 
 from lrp_companion.families import FAMILIES as WIRED
@@ -36,19 +35,3 @@ def test_every_family_is_in_every_check_that_can_have_it() -> None:
         ("all masks of the layers", "runs one by one"),
     ):
         assert by_check[what] == [name for name in FAMILIES if name not in IMAGE_FAMILIES], what
-
-
-def test_a_family_is_read_from_the_parameters() -> None:
-    read = {
-        "xlm-roberta-mask-token": "xlm-roberta",
-        "left-gemma3_text": "gemma3_text",
-        "bert, mean-1": "bert",
-    }
-    assert {case: family_of(case) for case in read} == read and family_of("0.05-uniform") is None
-
-
-def test_the_page_names_the_families_in_words() -> None:
-    lines = check_table(KEPT)
-    assert len(lines) == len(CHECKS) + 2
-    assert f"all {len(FAMILIES) - len(IMAGE_FAMILIES)}" in lines[2]
-    assert sum(line.endswith("| all 2 |") for line in lines) == 16

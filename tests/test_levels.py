@@ -77,8 +77,3 @@ def test_every_level_is_activation_times_what_autograd_brings(clf: Any) -> None:
     expected = (x * x.grad).sum(-1)[0].detach().numpy()
     np.testing.assert_allclose(flow.scores[1], expected, rtol=1e-4, atol=1e-6)
     assert model is not None
-
-
-def test_a_class_can_be_named(clf: Any) -> None:
-    other = layer_relevance(clf, TEXT, target=clf.labels[0])
-    assert other.target == 0 and other.sums.shape == (clf.card.layers + 2,)

@@ -234,17 +234,6 @@ class TestRelevance:
             parts["pixel"].sum(1) + parts["position"].sum(1), placed(x)[:, 1], rtol=1e-10, atol=1e-12
         )
 
-    def test_left_and_right_on_the_default_net_by_formula(self) -> None:
-        """f = |x|^2 (m . x): Q hears each pixel's m_i x_i, K and V only its brightness x_i^2."""
-        net, x = tiny(), pictures()
-        f = net(x)[:, :1]
-        bright = x.square() / x.square().sum(1, keepdim=True) * f
-        maps = net.share_maps(x, 0)
-        torch.testing.assert_close(maps["key"], bright)
-        torch.testing.assert_close(maps["value"], bright)
-        torch.testing.assert_close(net.relevance(x, 0), 0.25 * maps["query"] + 0.75 * bright)
-        torch.testing.assert_close(net.sibling().relevance(x, 0), 0.5 * maps["query"] + 0.5 * bright)
-
 
 class TestMethods:
     def scores(self, net: LinearAttention, x: Tensor, method: str, **options: object) -> np.ndarray:

@@ -41,19 +41,3 @@ def test_it_is_not_what_transformers_reads_from_that_folder(folder: Path) -> Non
     ids = torch.tensor([clf.encode(TEXTS[0])[0].input_ids])
     ours, theirs = clf.logits(ids, torch.ones_like(ids)), other(input_ids=ids).logits.detach()
     assert float((ours - theirs).abs().max()) > 1e-3
-
-
-def test_the_page_of_ones_own_model_refuses_it(folder: Path, tmp_path: Path) -> None:
-    from lrp_companion.cli import main
-
-    out = tmp_path / "page"
-    assert main(["export-page", "--model", str(folder), "--out", str(out)]) == 2
-    assert not out.exists()
-
-
-def test_shapes_of_masks_that_are_no_rows_of_tokens_are_averaged_whole() -> None:
-    network, _ = mean_pooled()
-    ids = torch.tensor([[2, 7, 8, 3]])
-    with torch.no_grad():
-        plain, ones = network(ids).logits, network(ids, attention_mask=torch.ones_like(ids)).logits
-    torch.testing.assert_close(plain, ones)

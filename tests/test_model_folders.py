@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_models import build, save
+from tiny_models import build, edit, save
 
 from lrp_companion.checks import InputError, ModelError
 from lrp_companion.cli import main
@@ -28,10 +28,6 @@ CLASSES = (
     "BertTokenizerFast as T\n"
     "C.model_type = 'evil'\n"
 )
-
-
-def edit(file: Path, **changes: object) -> None:
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
 @pytest.fixture

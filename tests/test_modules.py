@@ -140,22 +140,6 @@ def test_a_family_of_ones_own_has_a_head_of_ones_own() -> None:
         families.forget_family("bert-with-own-head")
 
 
-def test_the_steps_of_a_head() -> None:
-    linear, norm = nn.Linear(4, 2), nn.LayerNorm(4)
-    assert head_steps(nn.Dropout(), linear) == ((linear, None),)
-    assert head_steps(norm, nn.Identity(), linear) == ((norm, None), (linear, None))
-    assert head_steps(linear, torch.relu, linear) == ((linear, torch.relu), (linear, None))
-    for parts in (
-        (),
-        (norm,),
-        (torch.relu, linear),
-        (linear, torch.relu, torch.relu, linear),
-        (None, linear),
-    ):
-        with pytest.raises(AttributeError, match="a head"):
-            head_steps(*parts)
-
-
 # -- modules -------------------------------------------------------------------------------------------------
 
 

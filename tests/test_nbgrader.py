@@ -14,13 +14,11 @@ import numpy as np
 import pytest
 from browsing import ROOT
 from grading_class import with_numpy_alone
-from lrp_book.nbgrader import course_notebook, write_course
+from lrp_book.nbgrader import write_course
 from lrp_book.student import without_code_solutions
 from lrp_exercises import check, exercises
 from lrp_exercises.catalogue import EXERCISES as CARDS
 from lrp_exercises.catalogue import grade
-
-from lrp_companion.checks import InputError
 
 EXERCISES = ROOT / "notebooks" / "exercises"
 KEYS = {"grade", "grade_id", "locked", "schema_version", "solution", "task"}
@@ -80,31 +78,6 @@ def test_the_hidden_test_has_other_numbers_and_sizes_than_check() -> None:
         case.inputs[0].shape for seed in range(90, 94) for case in exercise.cases(np.random.default_rng(seed))
     }
     assert len(sizes) > 1
-
-
-def test_a_hidden_test_is_between_nbgraders_marks_and_asks_no_name_that_a_student_has(tmp_path: Path) -> None:
-    (_, *notebooks) = write_course(EXERCISES, tmp_path, seed=5)
-    cells = [cell for path in notebooks for cell in nbformat.read(path, as_version=4).cells]
-    graded = [cell.source for cell in cells if cell.metadata.nbgrader.grade]
-    assert len(graded) == len(exercises())
-    for source in graded:
-        visible, hidden = source.split("### BEGIN HIDDEN TESTS\n")
-        assert "seed" not in visible and hidden.startswith(
-            "from lrp_exercises.catalogue import grade\ngrade("
-        )
-        assert hidden.endswith(", seed=5)\n### END HIDDEN TESTS\n")
-
-
-def test_the_seed_is_drawn_once_for_a_course(tmp_path: Path) -> None:
-    first = [path.read_text() for path in write_course(EXERCISES, tmp_path / "a")]
-    assert [path.read_text() for path in write_course(EXERCISES, tmp_path / "a")] == first
-    assert [path.read_text() for path in write_course(EXERCISES, tmp_path / "b")][1:] != first[1:]
-
-
-def test_a_solution_without_a_check_is_refused() -> None:
-    cell = nbformat.v4.new_code_cell("def f():\n    # BEGIN SOLUTION\n    return 1\n    # END SOLUTION\n")
-    with pytest.raises(InputError, match="0 checks in cell 1 of e.ipynb"):
-        course_notebook(nbformat.v4.new_notebook(cells=[cell]), name="e.ipynb")
 
 
 def test_the_image_has_what_the_tests_need(tmp_path: Path) -> None:

@@ -119,14 +119,6 @@ def test_execute_runs_with_parameters_and_uses_an_unchanged_result_again(project
     assert not output.with_suffix(".key").exists(), "a failed run must not be used again"
 
 
-def test_refresh_keeps_the_outputs_in_the_notebook(project: Path) -> None:
-    notebook = project / "notebooks" / "tiny.ipynb"
-    build.refresh(project)
-    assert printed(notebook) == "20 a None\n"
-    assert [cell.execution_count for cell in code_cells(notebook)] == [1, 2]
-    assert "papermill" not in notebook.read_text()
-
-
 def test_notebooks_run_side_by_side_and_a_failure_stops_what_has_not_begun(project, monkeypatch):
     tiny = project / "notebooks" / "tiny.ipynb"
     for name in ("a", "b", "z"):
@@ -159,14 +151,6 @@ def test_key_changes_with_every_input(project: Path) -> None:
     keys.append(build.source_key(notebook, {}, packages=[package]))
     assert len(set(keys)) == 4
     assert build.source_key(notebook, {}, packages=[package]) == keys[-1]
-
-
-def test_a_notebook_is_run_again_when_a_record_is_new(project: Path) -> None:
-    notebook, output = project / "notebooks" / "tiny.ipynb", project / "out" / "tiny.ipynb"
-    assert build.execute(notebook, output, cwd=project) and not build.execute(notebook, output, cwd=project)
-    (project / "results" / "run").mkdir(parents=True)
-    (project / "results" / "run" / "manifest.json").write_text("{}")
-    assert build.execute(notebook, output, cwd=project) and not build.execute(notebook, output, cwd=project)
 
 
 def test_a_run_on_data_from_outside_is_never_used_again(project, monkeypatch):

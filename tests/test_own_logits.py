@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import transformers
-from tiny_models import BERT_LIKE, PRE_NORM, TEXTS, build, pre_norm, randomise
+from tiny_models import TEXTS, build, edit, pre_norm, randomise
 from tokenizers import processors
 
 import lrp_companion as lrp
@@ -137,12 +134,6 @@ def test_a_removed_last_word_moves_the_place_that_is_read() -> None:
 
 
 # -- company ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("family", [*BERT_LIKE, *PRE_NORM])
-def test_a_text_alone_equals_the_same_text_in_company(family: str) -> None:
-    network, tokenizer = build(family)
-    in_company(load_classifier(network, tokenizer, dtype="float64"))
 
 
 @pytest.mark.parametrize("kind", ROTATIONS)
@@ -443,10 +434,6 @@ def test_rotations_have_no_end(kind: str | None) -> None:
 # -- token types where a network has no table of them --------------------------------------------------------
 
 
-def settings(file: Path, **changes: object) -> None:
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
-
-
 @pytest.mark.parametrize("task", ["ForSequenceClassification", "LMHeadModel", "ForTokenClassification"])
 def test_token_types_that_gpt2_adds_as_words_are_refused(task: str, tmp_path: Any) -> None:
     """`network(**tokenizer(text))` adds the vectors of words 0 and 1; a tokenizer without types adds none."""
@@ -456,13 +443,13 @@ def test_token_types_that_gpt2_adds_as_words_are_refused(task: str, tmp_path: An
     tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
     network.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
-    edit = functools.partial(settings, tmp_path / "tokenizer_config.json")
-    edit(model_input_names=tokenizer.model_input_names)
+    file = tmp_path / "tokenizer_config.json"
+    edit(file, model_input_names=tokenizer.model_input_names)
     for given in ((network, tokenizer), (tmp_path,)):
         with pytest.raises(ModelError, match='by the network .*leave out token types: "model_input_names"'):
             load_classifier(*given)
     tokenizer.model_input_names = names
-    edit(model_input_names=names)
+    edit(file, model_input_names=names)
     load_classifier(tmp_path)
     clf = load_classifier(network, tokenizer, dtype="float64")
     network = network.double()

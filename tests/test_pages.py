@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
-from browsing import ROOT, Watch, complaints_of_axe, open_page, resize, serve
+from browsing import ROOT, Desk, Watch, complaints_of_axe, resize, serve
 from lrp_book.build import page_weights
 
 from lrp_companion.widgets.base import front_ends
@@ -69,12 +69,10 @@ CONTRAST = """() => {
 
 
 @pytest.fixture(scope="module", params=PAGES)
-def opened(request: pytest.FixtureRequest, site: str, browser: Any) -> Iterator[tuple[str, Any, Watch]]:
+def opened(request: pytest.FixtureRequest, site: str, desk: Desk) -> Iterator[tuple[str, Any, Watch]]:
     """One page, opened once for all tests of it."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    page, watch = open_page(context, f"{site}/{request.param}")
-    yield request.param, page, watch
-    context.close()
+    with desk.opened(f"{site}/{request.param}", viewport={"width": 1280, "height": 900}) as (page, watch):
+        yield request.param, page, watch
 
 
 def test_page_renders_and_asks_no_other_host(opened: tuple[str, Any, Watch]) -> None:
@@ -148,14 +146,11 @@ def test_one_switch_shows_or_hides_the_code_of_all_pages(html: Path, visit: Any)
 
 
 @pytest.mark.parametrize("name", [*WITH_WIDGETS, *(name for name in PAGES if name.startswith("notebooks/"))])
-def test_page_works_as_a_plain_file(name: str, html: Path, browser: Any) -> None:
+def test_page_works_as_a_plain_file(name: str, html: Path, visit: Any) -> None:
     """Of those that load the data of their widgets."""
-    context = browser.new_context()
-    page, watch = open_page(context, (html / name).as_uri())
+    page = visit((html / name).as_uri())
     seen = rendered(page)
     widgets_of(page)
-    assert watch.nothing(), watch
-    context.close()
     assert seen["asked"] == seen["typeset"] and not seen["failed"] and not seen["broken"], seen
 
 
@@ -166,12 +161,8 @@ def test_the_first_page_is_light(html: Path) -> None:
     assert page + of_loaded + font <= 1_500_000
 
 
-def test_first_page_leads_to_the_book(site: str, browser: Any) -> None:
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(f"{site}/index.html")
-    page.wait_for_url(f"**/{PAGES[0]}")
-    context.close()
+def test_first_page_leads_to_the_book(site: str, visit: Any) -> None:
+    visit(f"{site}/index.html").wait_for_url(f"**/{PAGES[0]}")
 
 
 LOADS = {
@@ -264,41 +255,30 @@ def test_every_widget_of_the_page_wakes_and_passes_axe(opened: tuple[str, Any, W
     assert watch.nothing(), watch
 
 
-def test_the_book_works_from_a_sub_folder_of_a_host(html: Path, browser: Any, tmp_path: Path) -> None:
+def test_the_book_works_from_a_sub_folder_of_a_host(html: Path, visit: Any, tmp_path: Path) -> None:
     (tmp_path / "a" / "book").mkdir(parents=True)
     (tmp_path / "a" / "book" / "html").symlink_to(html, target_is_directory=True)
     for address in serve(tmp_path):
-        context = browser.new_context()
-        page, watch = open_page(context, f"{address}/a/book/html/notebooks/03_bert_layers.html")
-        widgets_of(page)
-        assert watch.nothing(), watch
-        context.close()
+        widgets_of(visit(f"{address}/a/book/html/notebooks/03_bert_layers.html"))
 
 
-def test_a_link_into_a_page_brings_its_widget_into_view(site: str, browser: Any) -> None:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page, watch = open_page(
-        context, f"{site}/notebooks/03_bert_layers.html#layers.bypassed=2,3&layers.sentence=1"
-    )
+def test_a_link_into_a_page_brings_its_widget_into_view(site: str, visit: Any) -> None:
+    page = visit(f"{site}/notebooks/03_bert_layers.html#layers.bypassed=2,3&layers.sentence=1")
     page.wait_for_selector('[data-companion-widget="layer_toggles"][data-ready]')
     inside = "(e => { const b = e.getBoundingClientRect(); return b.bottom > 0 && b.top < innerHeight })"
     page.wait_for_function(f"{inside}(document.querySelector('[data-companion-widget=layer_toggles]'))")
     pressed = page.locator(".lrp-switch[aria-pressed=true]")
-    assert pressed.all_text_contents() == ["L2CP", "L3CP"] and watch.nothing(), watch
+    assert pressed.all_text_contents() == ["L2CP", "L3CP"]
     assert page.evaluate("document.activeElement.dataset.address") == "layers", "Tab goes on from there"
-    context.close()
 
 
-def test_search_says_words_and_in_a_folder_why_there_are_none(html: Path, site: str, browser: Any) -> None:
-    context = browser.new_context()
-    page, watch = open_page(context, f"{site}/search.html?q=bypassed")
+def test_search_says_words_and_in_a_folder_why_there_are_none(html: Path, site: str, visit: Any) -> None:
+    page = visit(f"{site}/search.html?q=bypassed")
     page.wait_for_selector("#search-results p.context")
     page.wait_for_load_state("networkidle")
     texts = page.locator("#search-results p.context").all_text_contents()
     assert texts and not any("\\(" in text for text in texts)
-    page, watch = open_page(context, f"{(html / 'search.html').as_uri()}?q=bypassed")
+    page = visit(f"{(html / 'search.html').as_uri()}?q=bypassed")
     page.wait_for_selector("#search-results li a")
-    assert watch.nothing(), watch
     assert page.locator("#search-results p.context").count() == 0
     assert page.get_by_text("Opened from a folder, the search lists titles").is_visible()
-    context.close()

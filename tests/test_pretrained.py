@@ -8,30 +8,9 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tiny_models import BERT_LIKE, TEXTS, build
+from tiny_models import BERT_LIKE, TEXTS
 
 from lrp_companion.loading.classifier import embedded_models, load_classifier
-from lrp_companion.schema import ModelCard
-
-
-@pytest.mark.parametrize("family", BERT_LIKE)
-def test_a_folder_in_the_hubs_format(model_folder, family: str) -> None:
-    folder = model_folder(family)
-    clf = load_classifier(folder)
-    assert isinstance(clf.card, ModelCard)
-    card = clf.card
-    assert (card.source, card.family, card.dtype) == ("folder", family, "float32")
-    assert (card.layers, card.heads, card.hidden, card.max_tokens) == (2, 2, 16, 32)
-    assert card.labels == ("negative", "positive") and card.name == folder.name and len(card.fingerprint) >= 8
-    assert clf.labels == card.labels and clf.max_tokens == 32 and clf.dtype == torch.float32
-    assert clf.device.type == "cpu"
-    assert (clf.pad_id, clf.mask_id) == (clf.tokenizer.pad_token_id, clf.tokenizer.mask_token_id)
-    network, _ = build(family)
-    texts = clf.encode(list(TEXTS))
-    for text in texts:
-        ids = torch.tensor([text.input_ids])
-        torch.testing.assert_close(clf.logits(ids, torch.ones_like(ids)), network(input_ids=ids).logits)
-    assert not clf.network.training
 
 
 def test_tokens_and_what_is_special(model_folder) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from tiny_models import BERT_LIKE, build, save
+from tiny_models import BERT_LIKE, build, edit, save
 from torch import nn
 
 from lrp_companion.checks import ModelError
@@ -44,17 +43,6 @@ def test_later_training_leaves_the_classifier_alone() -> None:
     np.testing.assert_array_equal(attribute(clf, TEXT, method="attnlrp")[0].scores, before.scores)
 
 
-def test_a_network_comes_with_its_tokenizer_and_is_a_classifier() -> None:
-    network, tokenizer = build("bert")
-    for given, kind, words in (
-        ((network,), ModelError, "without its tokenizer"),
-        ((nn.Linear(2, 2), tokenizer), AttributeError, "config"),
-        ((network.bert, tokenizer), ModelError, "saved as BertModel; expected a class"),
-    ):
-        with pytest.raises(kind, match=words):
-            load_classifier(*given)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
 def test_a_fingerprint_differs_where_values_do(dtype: torch.dtype) -> None:
     def fingerprint(values: torch.Tensor) -> str:
@@ -70,12 +58,6 @@ def test_a_fingerprint_differs_where_values_do(dtype: torch.dtype) -> None:
 
 
 # -- what is compared and refused when a model is loaded -----------------------------------------------------
-
-
-def edit(folder: Path, **changes: object) -> Path:
-    file = folder / "config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
-    return folder
 
 
 def test_a_network_that_computes_something_else_is_refused(tmp_path: Path) -> None:
@@ -94,7 +76,7 @@ def test_a_network_that_computes_something_else_is_refused(tmp_path: Path) -> No
 @pytest.mark.parametrize("how", ["epsilon", "overflow"])
 def test_logits_that_are_not_finite_are_refused(tmp_path: Path, how: str, dtype: str) -> None:
     if how == "epsilon":
-        folder = edit(save(tmp_path), layer_norm_eps=float("nan"))
+        folder = edit(save(tmp_path) / "config.json", layer_norm_eps=float("nan"))
     else:
         network, tokenizer = build("bert")
         with torch.no_grad():

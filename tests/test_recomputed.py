@@ -102,10 +102,9 @@ def d_of_maps(file: Path) -> list[float]:
             d = []
             for k, loo in enumerate(of["loo attention-mask"]):
                 keep = of["word"][k].astype(bool) if words else np.ones(len(loo), bool)
-                scores = [pd.Series(of[name][k][keep]) for name in (f"cp-lrp{suffix}", f"attnlrp{suffix}")]
-                judge = pd.Series(loo[keep])
-                scores, judge = ([s.rank() for s in scores], judge.rank()) if rank else (scores, judge)
-                d.append(scores[0].corr(judge) - scores[1].corr(judge))
+                rows = [of[name][k][keep] for name in (f"cp-lrp{suffix}", f"attnlrp{suffix}")] + [loo[keep]]
+                r = np.corrcoef([pd.Series(row).rank() for row in rows] if rank else rows)
+                d.append(r[0, 2] - r[1, 2])
             found.append(float(np.nanmean(d)))
     return found
 

@@ -637,25 +637,6 @@ def test_the_report_has_the_primary_analysis_in_every_form(three, tmp_path, caps
 # -- the whole report ----------------------------------------------------------------------------------------
 
 
-def test_the_report_says_all_on_lines_a_terminal_holds(folders, tmp_path, undrawn):
-    runs = load_runs([folders["top"]])
-    (file, *_) = report.write_report(runs, tmp_path / "here")
-    text = report.report(runs)
-    assert text == file.read_text(encoding="utf-8")
-    assert max(map(len, text.splitlines())) <= report.REPORT_WIDTH
-    for words in (
-        "Table 1",
-        "Table 2, agreement",
-        "Table A3",
-        "Claims",
-        "n = 4",
-        *(run.manifest["key"] for run in runs),
-        *PROTOCOLS,
-    ):
-        assert words in text, words
-    assert "nan" not in text.lower().split()
-
-
 def test_runs_of_one_name_are_told_apart_and_each_counts_once(folders, tmp_path):
     other = text_run(tmp_path / "sst2-made-up", {}, n=2, model="other")
     runs = paper_tables.named(load_runs([folders["sst2"], other, folders["sst2"]]))

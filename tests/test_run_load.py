@@ -168,16 +168,6 @@ class TestMethods:
                 assert scores == pytest.approx(record.scores, abs=1e-12)
         assert short.example_column("target").tolist() == [record.target for record in records]
 
-    def test_every_family(self, family_clf, tmp_path):
-        methods = ("loo", "gradient-x-input", "attnlrp", "cp-lrp")
-        loaded = run(family_clf, reviews(TEXTS[:2]), tmp_path, methods=methods)
-        same_methods(
-            loaded, compared(family_clf, TEXTS[:2], "logit", REMOVALS, methods=methods), methods, "logit"
-        )
-        slow = masks_by_hand(family_clf, TEXTS[:2], {"words": Protocol()})["words"]
-        for mask in loaded.masks:
-            same_r(loaded.r(mask), slow[mask])
-
 
 class TestMasks:
     @pytest.mark.parametrize("target", TARGET_CHOICES)

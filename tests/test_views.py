@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import io
 from html.parser import HTMLParser
 
-import matplotlib as mpl
 import numpy as np
 import pytest
-import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
 from lrp_companion.attribution import Attribution
-from lrp_companion.metrics import Interval, bootstrap_mean
-from lrp_companion.show import dots, lines, table, terminal_table, token_heatmap
-from lrp_companion.show.figures import Drawing
-from lrp_companion.show.palette import INK, diverging, hexes, styles
+from lrp_companion.metrics import Interval
+from lrp_companion.show import table, terminal_table, token_heatmap
+from lrp_companion.show.palette import INK, diverging, hexes
 
 HOSTILE = (
     "<img src=x onerror=alert(1)>",
@@ -74,10 +69,6 @@ def record(tokens, scores, *, special=None, method="loo"):
     return Attribution(
         tuple(tokens), scores, 1, 2.5, special if special is not None else [False] * len(tokens), method
     )
-
-
-def interval(mean):
-    return Interval(mean, mean - 0.1, mean + 0.1, 30)
 
 
 def contrast(colour):
@@ -183,58 +174,3 @@ def test_tables_are_accessible_and_escaped():
 
 
 # --- figures
-
-
-def lines_of(axes):
-    return {line.get_label(): line for line in axes.get_lines()}
-
-
-def assert_draws(figure):
-    assert isinstance(figure, Drawing)
-    image = Image.open(io.BytesIO(figure._repr_png_()))
-    assert image.size == tuple(int(side * figure.dpi) for side in figure.get_size_inches())
-    written = [text for text in figure.findobj(mpl.text.Text) if text.get_text()]
-    # a "$" in a title is a dollar
-    assert all(text.get_fontsize() >= 9 and not text.get_parse_math() for text in written)
-    assert repr(figure).startswith("Figure: ") and " object at 0x" not in repr(figure)
-
-
-def test_lines_hold_the_paths():
-    names, part = ["front-to-back", "single"], np.arange(10.0).reshape(2, 5) / 20
-    parts = {"mean": part, "low": part - 0.1, "high": part + 0.2}
-    axes = {"path": names, "k": range(1, 6)}
-    means = xr.Dataset({name: (list(axes), values) for name, values in parts.items()}, axes)
-    paper = {"single": [0.5, 0.4, 0.3, 0.2, 0.1]}
-    levels = {"AttnLRP": interval(0.15), "CP-LRP": interval(0.45)}
-    figure = lines(means, paper=paper, levels=levels, title="costs $5 and $6")
-    assert_draws(figure)
-    drawn = lines_of(figure.axes[0])
-    for label, values in zip(("front to back", "single layer"), part, strict=True):
-        assert list(drawn[label].get_ydata()) == list(values)
-    assert list(drawn["single layer, the paper's"].get_ydata()) == paper["single"]
-    assert set(drawn["AttnLRP"].get_ydata()) == {0.15}
-    assert drawn["AttnLRP"].get_linestyle() != drawn["CP-LRP"].get_linestyle()
-    for band, values in zip(figure.axes[0].collections, part, strict=True):
-        low, high = band.get_paths()[0].get_extents().get_points()[:, 1]
-        assert (low, high) == pytest.approx((values[0] - 0.1, values[-1] + 0.2))
-    (legend,) = figure.legends
-    figure.draw_without_rendering()
-    assert legend.get_window_extent().x1 <= figure.bbox.x1
-    assert [text.get_text() for text in legend.get_texts()] == list(drawn)
-
-
-def test_dots_hold_the_intervals():
-    groups = {
-        "ours": {"loo": bootstrap_mean([1.0]), "cp-lrp": interval(0.5)},
-        "with positions": {"cp-lrp": interval(0.3), "mine": interval(-0.2)},
-    }
-    figure = dots(groups, paper={"cp-lrp": 0.52})
-    assert_draws(figure)
-    for axes, group in zip(figure.axes, groups.values(), strict=True):
-        assert [label.get_text() for label in axes.get_yticklabels()] == [styles([m])[m].label for m in group]
-        drawn = [tuple(line.get_xdata()) for line in axes.get_lines()]
-        for i in group.values():
-            assert (i.mean,) in drawn
-            assert np.isnan(i.low) or (i.low, i.high) in drawn
-        assert (0.52,) in drawn
-    assert "cp-lrp 0.50" in repr(figure)

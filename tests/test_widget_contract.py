@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 import traitlets
-from browsing import complaints_of_axe, open_page, put, state_of, widget_page
+from browsing import complaints_of_axe, put, state_of, widget_page
 from test_product import all_groupings
 
 import lrp_companion as lrp
@@ -443,7 +443,7 @@ def test_every_control_changes_what_it_says(
 @every_widget
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_a_phone_axe_and_the_tab_key(name: str, theme: str, made: Any, show: Any) -> None:
-    page = show(made(name), theme=theme, axe=True, viewport={"width": 360, "height": 740})
+    page = show(made(name), theme=theme, viewport={"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     assert not complaints_of_axe(page, ".lrp-widget")
     here, stops = "document.activeElement.closest('.lrp-widget') !== null", 0
@@ -470,22 +470,21 @@ def test_print_has_no_controls_and_without_a_script_there_is_a_picture_or_a_text
 
 
 @with_a_state
-def test_nonsense_in_the_address_is_ignored(name: str, made: Any, browser: Any, tmp_path: Path) -> None:
+def test_nonsense_in_the_address_is_ignored(name: str, made: Any, visit: Any, tmp_path: Path) -> None:
     """All of it where a reader arrives, and then one after the other, as the address changes."""
-    context, widget, (address, wrong) = browser.new_context(), made(name), WRONG[name].split(": ")
+    widget, (address, wrong) = made(name), WRONG[name].split(": ")
     url, keys = widget_page(widget, tmp_path), [key for key in widget.state() if key != "data"]
     parts = [f"{address}.{part}" for part in wrong.split(" ")]
     starts = []
     for hash in ("", f"#{'&'.join(parts)}"):
-        page, watch = open_page(context, url + hash)
+        page = visit(url + hash)
         page.wait_for_selector("[data-ready]")
         starts.append([state_of(page, key) for key in keys])
     assert starts[0] == starts[1]
     for part in parts:
         page.evaluate(ARRIVE, part)
         assert [state_of(page, key) for key in keys] == starts[0], part
-        assert page.locator("img").count() == 0 and watch.nothing(), watch
-    context.close()
+        assert page.locator("img").count() == 0
 
 
 @with_a_state

@@ -7,6 +7,7 @@ one.
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,6 +50,12 @@ NAMES = {
     "albert": "Albert",
 }
 """What `transformers` calls the classes of a family in BERT's order."""
+
+
+def edit(file: Path, **changes: object) -> Path:
+    """Change entries of a JSON file; return its folder."""
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    return file.parent
 
 
 def wordpiece() -> transformers.BertTokenizerFast:

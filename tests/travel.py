@@ -1,9 +1,7 @@
-"""The chapters without a checkout: `python tests/travel.py [part of a name ...]` with a built book.
+"""The chapters without a checkout, with a built book: a part of `visit.py`.
 
 Each chapter's zip, at most 5 MB, is unpacked in an empty folder and run by papermill, on wheels: it prints
-what the book prints. Chapters with a widget run in JupyterLab, too, in Chromium. CI's step "visit" does the
-same with an environment that pip made; here the packages come from this environment, and the project alone
-from wheels.
+what the book prints. Chapters with a widget run in JupyterLab, too, in Chromium.
 """
 
 from __future__ import annotations
@@ -13,12 +11,8 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
-import tempfile
 import time
-import venv
 import zipfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from browsing import HTML, ROOT, chromium, jupyterlab, open_page
@@ -99,38 +93,15 @@ def in_jupyterlab(notebook: Path, folder: Path, variables: dict[str, str]) -> No
         raise SystemExit(f"{notebook.name} in JupyterLab: {failed} {outside}")
 
 
-def chapters(python: Path, folder: Path, parts: Sequence[str] = ("",), which: str = "1/1") -> None:
-    """Run the chapters' zips of the built book whose name has one of these parts, or of "2/3" each third
-    from the second, with this interpreter.
-    """
+def chapters(python: Path, folder: Path, which: str) -> None:
+    """Run the chapters' zips of the built book with this interpreter: of "2/3" each third from the second."""
     own, (first, step) = kernel(python, folder), map(int, which.split("/"))
     for bundle in sorted((HTML / "zips").glob("*.zip"))[first - 1 :: step]:
-        if any(part in bundle.name for part in parts):
-            if bundle.stat().st_size > LIMIT:
-                raise SystemExit(f"{bundle.name} has {bundle.stat().st_size / 1e6:.1f} MB")
-            places = [folder / bundle.stem / name / "work" for name in ("papermill", "lab")]
-            for place in places:
-                zipfile.ZipFile(bundle).extractall(place)
-            run(places[0] / f"{bundle.stem}.ipynb", own)
-            if bundle.name.startswith(IN_LAB):
-                in_jupyterlab(places[1] / f"{bundle.stem}.ipynb", folder, own)
-
-
-def environment(folder: Path) -> Path:
-    """The interpreter of an environment whose project comes from wheels, all else from this environment."""
-    python = folder / "env" / "bin" / "python"
-    venv.create(folder / "env")
-    place = sysconfig.get_path("purelib", vars={"base": str(folder / "env")})
-    subprocess.run([sys.executable, ROOT / "packaging" / "build.py", folder / "dist"], check=True)
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", place]
-    subprocess.run([*command, *sorted((folder / "dist").glob("*.whl"))], check=True)
-    Path(place, "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    where = [python, "-c", "import lrp_companion; print(lrp_companion.__file__)"]
-    said = subprocess.run(where, cwd=folder, env={}, capture_output=True, text=True, check=True).stdout
-    assert said.startswith(str(folder)), said
-    return python
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name:
-        chapters(environment(Path(name)), Path(name), sys.argv[1:] or ("",))
+        if bundle.stat().st_size > LIMIT:
+            raise SystemExit(f"{bundle.name} has {bundle.stat().st_size / 1e6:.1f} MB")
+        places = [folder / bundle.stem / name / "work" for name in ("papermill", "lab")]
+        for place in places:
+            zipfile.ZipFile(bundle).extractall(place)
+        run(places[0] / f"{bundle.stem}.ipynb", own)
+        if bundle.name.startswith(IN_LAB):
+            in_jupyterlab(places[1] / f"{bundle.stem}.ipynb", folder, own)
