@@ -326,7 +326,7 @@ UNUSUAL = {
     "product-rule": """def f(a, b, relevance):
     yield relevance / 2
     yield np.float32(relevance / 2)""",
-    "shifted-words": "f = lambda word, g, c: ((np.matrix(word) + c).A * g).sum(1) * np.matrix(np.eye(len(g)))",
+    "shifted-words": "f = lambda word, g, c: np.matrix(((word + c) * g).sum(1)).T",
     "agreement": """def f(scores, loo, special):
     return np.ma.corrcoef(*(np.ma.array(x, mask=special) for x in (scores, loo)))[0, 1]""",
     "detached-attention": "f = lambda z, v: z.sub_(z.max()).softmax(-1).detach_() @ v",
