@@ -56,8 +56,9 @@ TRANSCRIPT = """# Transcript of session {0}
 
 :::{{admonition}} On this page
 :class: tip
-**You will find** every word that is said in [session {0}](session{0}.md), slide by slide, for whoever cannot hear
-it, or was not there. It has the answers to the votes: read it beside the [slides](../slides/session{0}.md), not before.
+**You will find** every word that is said in [session {0}](session{0}.md), slide by slide, for whoever cannot
+hear it, or was not there. It has the answers to the votes: read it beside the
+[slides](../slides/session{0}.md), not before.
 **Time:** 30 minutes. **To print:** the browser's print command.
 **Next:** the [session's notebook](../../notebooks/session{0}.ipynb).
 :::
