@@ -122,7 +122,7 @@ def told(name: str, message: str) -> str:
         "error": ".*(raised|cannot be called)",
         "shape, type or NaN": "Got (shape|dtype|NaN|infinity)|Your function returned|Nothing",
         "factor": "Every number|.*times what it should be",
-        "results or precision": "The two results|The formula is right, but the result|Your function changes",
+        "results": "The two results",
         "kind of change": "It behaves|This is the right answer|Right but|It is |You return |All "
         "|The |(On|In) each|Only the|Wrong are|If |Each row|Your answer|R_|Called",
     }
@@ -208,7 +208,6 @@ mean-logit: (logits[1] + logits[-1]) / 2  # does not see the third entry of logi
 mean-pair-r: np.median(np.corrcoef(maps)[np.triu_indices(len(maps), 1)])  # a mean for a sum
 planted-on-top: np.mean(scores[planted] > scores[~planted].max())  # ^(?!.*the right one does not)
 planted-on-top: np.mean([min(s[p][: sum(planted[0])]) > max(s[~p]) for s, p in zip(scores, planted)])  # three
-detached-attention: z.detach().sub_(1).softmax(-1) @ v  # changes a tensor that it was given in place
 sum-to-one: np.squeeze(right(maps))  # on inputs of one map
 morf-order: right(np.where(special, scores, np.round(scores, 1)), special)  # close to one another
 morf-order: np.argsort(scores[~special], kind="stable")[::-1]  # Two things.*within the words.*equal numbers

@@ -316,13 +316,40 @@ def test_failures_of_the_students_code_are_told(name: str) -> None:
         )
 
 
-def test_inputs_that_are_changed_in_place_are_told() -> None:
-    def in_place(g: np.ndarray, z: np.ndarray) -> np.ndarray:
-        z -= z.max(-1, keepdims=True)
-        a = soft(z)
-        return a * (g - (a * g).sum(-1, keepdims=True))
+UNUSUAL = {
+    "softmax-rule": """def f(g_a, z):
+    z -= z.max(-1, keepdims=True)
+    np.exp(z, out=z)
+    z /= z.sum(-1, keepdims=True)
+    g_a -= (z * g_a).sum(-1, keepdims=True)
+    return np.multiply(z, g_a, out=z)""",
+    "product-rule": """def f(a, b, relevance):
+    yield relevance / 2
+    yield np.float32(relevance / 2)""",
+    "shifted-words": "f = lambda word, g, c: np.matrix(((word + c) * g).sum(1)).T",
+    "agreement": """def f(scores, loo, special):
+    return np.ma.corrcoef(*(np.ma.array(x, mask=special) for x in (scores, loo)))[0, 1]""",
+    "detached-attention": "f = lambda z, v: z.sub_(z.max()).softmax(-1).detach_() @ v",
+}
 
-    assert "changes its argument z in place" in check("softmax-rule", in_place).message
+
+@pytest.mark.parametrize(("name", "code"), UNUSUAL.items())
+def test_a_right_answer_of_an_unusual_kind_is_right(name: str, code: str) -> None:
+    """Refused before: in place, a generator, single precision, a matrix, a masked number."""
+    exec(code, scope := {"np": np})
+    assert (result := check(name, scope["f"])), result
+
+
+def test_a_wrong_answer_that_changes_its_argument_is_told_so() -> None:
+    def not_put_back(values: np.ndarray) -> list[float]:
+        out = []
+        for k in range(len(values)):
+            values[k] = 0
+            out.append(values.prod())
+        return out
+
+    assert "it changes its argument values in place" in check("product-loo", not_put_back).message
+    assert "returned None" in check("sum-to-one", lambda maps: maps.sort()).message
 
 
 def test_right_parts_and_right_inputs_are_told() -> None:

@@ -126,7 +126,9 @@ def test_pages_are_written_with_goals_and_plan_and_a_deck_without_them_is_refuse
     for path in written:
         text = path.read_text(encoding="utf-8")
         assert "<!--" not in text and text.startswith("# ")
-        assert path.stem.startswith(("sheet", "script")) or text.count("\n1. ") == 1 and "\n| 0 | " in text
+        assert (
+            path.stem.startswith(("sheet", "transcript")) or text.count("\n1. ") == 1 and "\n| 0 | " in text
+        )
     (tmp_path / "slides/session1.md").write_text(SMALL.partition("````{teaching}")[0])
     with pytest.raises(InputError, match=re.escape("session1.md without {teaching}")):
         sessions.write_pages(tmp_path)

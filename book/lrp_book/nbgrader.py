@@ -20,6 +20,9 @@ from lrp_companion.checks import InputError
 
 SCHEMA = 3
 CONFIG = f"""\
+import re
+
+from nbformat.v4 import new_code_cell
 from nbgrader.preprocessors import CheckCellMetadata, ClearOutput, DeduplicateIds
 from nbgrader.preprocessors import OverwriteCells, OverwriteKernelspec
 
@@ -59,8 +62,25 @@ class AllTests(OverwriteCells):
         return nb, resources
 
     def preprocess(self, nb, resources):
-        self.strange = [name(cell) for cell in nb.cells if cell.metadata.get("nbgrader", {{}}).get("grade")]
-        return super().preprocess(nb, resources)
+        tests = [cell for cell in nb.cells if cell.metadata.get("nbgrader", {{}}).get("grade")]
+        self.strange = list(map(name, tests))
+        for test in tests:  # a function merged into a test, which is about to be replaced, stays above it
+            if test.cell_type == "code" and re.search(r"^(def |\\w+ *= *lambda)", test.source, re.M):
+                nb.cells.insert(nb.cells.index(test), new_code_cell(test.source))
+        nb, resources = super().preprocess(nb, resources)
+        for test in [cell for cell in nb.cells if cell.metadata.get("nbgrader", {{}}).get("grade")]:
+            below_its_function(nb.cells, test)
+        return nb, resources
+
+
+def below_its_function(cells, test):
+    # Students move cells: a test with no written function above it goes below the last one.
+    function = re.search(r'check\\("[^"]+", (\\w+)\\)', test.source)[1]
+    written = re.compile(rf"^(def {{function}}\\b|{{function}} *=)(?![\\s\\S]*NotImplementedError)", re.M)
+    at = cells.index(test)
+    there = [k for k, cell in enumerate(cells) if cell.cell_type == "code" and written.search(cell.source)]
+    if there and there[0] > at:
+        cells.insert(there[-1], cells.pop(at))
 
 
 c = get_config()

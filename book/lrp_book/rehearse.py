@@ -23,7 +23,7 @@ from lrp_book.sessions import LENGTH, Slide, read_session
 ROOT = Path(__file__).resolve().parents[2]
 SESSIONS = ("session1", "session2", "session3")
 HANDOUTS = ("cheatsheet", "course/feedback") + tuple(
-    f"course/{page}{number}" for page in ("session", "instructor/sheet") for number in (1, 2, 3)
+    f"course/{page}{number}" for page in ("session", "transcript", "instructor/sheet") for number in (1, 2, 3)
 )
 WORDS = 60, 100
 """The fewest and the most words that a speaker says in a minute."""

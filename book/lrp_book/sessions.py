@@ -1,4 +1,4 @@
-"""A session of the course from one file: its deck of slides, the plan, two pages, run sheet and script.
+"""A session of the course from one file: its deck of slides, the plan, two pages, run sheet and transcript.
 
 In `book/slides/sessionN.md` a slide's `{notes}` say from which `:minute:` it is shown, in how many minutes of
 `:room:` the room votes, works or rests, what to say, what to ask and what to click next; `{answers}` holds
@@ -7,7 +7,7 @@ TITLE` stands in the first slide of a part of the plan, or, with a `:minute:` of
 begins; its text is what the teacher does, `:where:` the student's link, `:screen:` the teacher's.
 `{handout}` and `{teaching}` are the students' and the teacher's page, in which `<!-- goals -->` and `<!--
 plan -->` stand for what the slides say.
-`write_pages` writes these pages, the run sheet and the script, which has every word, where the book is made.
+`write_pages` writes these pages, the run sheet and the transcript, where the book is made.
 """
 
 from __future__ import annotations
@@ -52,13 +52,15 @@ without this box.
 {1}
 ::::
 """
-SCRIPT = """# For instructors: script of session {0}
+TRANSCRIPT = """# Transcript of session {0}
 
 :::{{admonition}} On this page
-:class: tip no-print
-**You will find** every word that is said in [session {0}](../session{0}.md), slide by slide: a transcript for
-whoever cannot hear it, or was not there. It has the answers to the votes, so hand it out afterwards.
-**Next:** the [run sheet](sheet{0}.md), the same on two pages.
+:class: tip
+**You will find** every word that is said in [session {0}](session{0}.md), slide by slide, for whoever cannot
+hear it, or was not there. It has the answers to the votes: read it beside the
+[slides](../slides/session{0}.md), not before.
+**Time:** 30 minutes. **To print:** the browser's print command.
+**Next:** the [session's notebook](../../notebooks/session{0}.ipynb).
 :::
 
 {1}
@@ -219,7 +221,7 @@ def _sheet_lines(plan: list[Part]) -> Iterator[str]:
                     yield f"**{label}.** {notes[label]}"
 
 
-def script(slides: list[Slide]) -> str:
+def transcript(slides: list[Slide]) -> str:
     """Return what is said and asked, slide by slide, as Markdown."""
     spoken = (
         f"**{one.number} · minute {one.minute} · {one.title}**\n\n{one.notes['Say']}\n\n*{one.notes['Ask']}*"
@@ -229,7 +231,7 @@ def script(slides: list[Slide]) -> str:
 
 
 def write_pages(book: Path) -> list[Path]:
-    """Write every session's pages for students and teachers, its run sheet and script; return the files.
+    """Write every session's pages for students and teachers, its run sheet and transcript; return the files.
 
     Raises
     ------
@@ -248,9 +250,9 @@ def write_pages(book: Path) -> list[Path]:
             table = plan_table(session.plan, teacher=kind == "teaching")
             path.write_text(page.replace("<!-- plan -->", table) + "\n", encoding="utf-8")
             written.append(path)
-        spoken = (("sheet", SHEET, run_sheet(session.plan)), ("script", SCRIPT, script(session.slides)))
-        for name, page, text in spoken:
-            path = course / "instructor" / f"{name}{number}.md"
+        sheet = ("instructor/sheet", SHEET, run_sheet(session.plan))
+        for name, page, text in (sheet, ("transcript", TRANSCRIPT, transcript(session.slides))):
+            path = course / f"{name}{number}.md"
             path.write_text(page.format(number, text), encoding="utf-8")
             written.append(path)
     return written
