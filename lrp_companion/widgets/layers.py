@@ -199,7 +199,7 @@ def _sentence(
             values = np.full(len(scores), np.nan)
             if kept.sum() >= LEAST:
                 values = cross_correlation(scores[:, kept], loo.scores[None, kept], "pearson")[:, 0]
-            r[tokens] = packed(_r_steps(values), "int16")
+            r[tokens] = packed(np.rint(np.nan_to_num(values * STEPS, nan=-STEPS - 1)), "int16")
         packed_sites[site] = {"scores": packed(np.rint(scores / step), "int16"), "step": step, "r": r}
     label = lattice.label if lattice else str(loo.details.get("label", ""))
     return {
@@ -216,17 +216,11 @@ def _sentence(
 
 
 def _step(scores: np.ndarray) -> float:
-    """The step in which scores are carried: an odd part of the last printed decimal, so that rounding to it
-    changes none (half a decimal is no step), and as small as 16 bits allow.
-    """
+    """The step of scores in 16 bits: an odd part of the last decimal, so that no printed one changes."""
     sizes = np.abs(scores).max(axis=1)
     last, most = 10.0 ** -decimals(sizes.min()), sizes.max() or 1.0
     parts = int(STEPS * last / most)
     return last / (parts - 1 + parts % 2) if parts else most / STEPS
-
-
-def _r_steps(values: np.ndarray) -> np.ndarray:
-    return np.rint(np.nan_to_num(values * STEPS, nan=-STEPS - 1))
 
 
 BESIDES = ("loo", "key-cut")

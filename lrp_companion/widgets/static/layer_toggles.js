@@ -284,23 +284,14 @@ class Panel {
   maskFigure() {
     const { layers } = this.model.get("data"), count = (2 ** layers).toLocaleString("en");
     if (layers > MOST_LAYERS) {
-      return h(
-        "p",
-        { class: "lrp-quiet" },
-        `${layers} layers can be switched in too many ways to try them all.`,
-      );
+      return h("p", { class: "lrp-quiet" }, `${layers} layers have too many sets to try them all.`);
     }
     const fill = () => this.fill();
     this.go = h("button", { type: "button", onclick: fill }, `All ${count} sets of layers`);
     this.halt = h("button", { type: "button", hidden: true, onclick: () => this.filling.abort() }, "Stop");
     const best = { type: /** @type {const} */ ("button"), class: "lrp-best", hidden: true };
     this.best = h("button", { ...best, onclick: () => this.choose() }, "Best for this sentence");
-    this.bar = h("progress", {
-      max: 2 ** layers,
-      value: 0,
-      hidden: true,
-      "aria-label": "Sets of layers computed",
-    });
+    this.bar = h("progress", { max: 2 ** layers, value: 0, hidden: true, "aria-label": "Sets computed" });
     const controls = h("div", { class: "lrp-controls" }, this.go, this.bar, this.halt, this.best);
     const text = "distribution of r over all sets of layers that may be bypassed; A is AttnLRP, C is CP-LRP";
     const caption = h("figcaption", { class: "lrp-quiet" }, text);
