@@ -24,6 +24,7 @@ from lrp_companion.lab.digit_invariance import share_digits
 from lrp_companion.lab.perturbation_paths import anytime_maps, perturbation_paths
 from lrp_companion.metrics import agreement, invariance_gap, pearson
 from lrp_companion.schema import Protocol
+from lrp_companion.show.tokens import decimals
 from lrp_companion.toys import Product, SoftmaxStep, flat, shares, write
 from lrp_companion.toys.linear_attention import SHARES
 from lrp_companion.widgets.base import front_ends, packed
@@ -286,8 +287,12 @@ def layer_toggles(page: Any, truth: Any, at: Any) -> None:
         close = 4e-5  # r is carried in steps of 3e-5, so masks that near to each other may share a rank
         rank = int(result.get_attribute("data-rank"))
         assert (every > r + close).sum() + 1 <= rank <= (every > r - close).sum() + 1
-    scores = floats(page.locator("ol[aria-label^='LRP with'] .lrp-value").all_text_contents())
-    assert np.abs(scores - wanted).max() <= np.abs(lattice.scores).max() / 127 + 1e-3
+    shown = page.locator("ol[aria-label^='LRP with'] .lrp-value").all_text_contents()
+    digits = decimals(wanted)
+    if half_open:  # mixed from rounded maps
+        np.testing.assert_allclose(floats(shown), wanted, atol=1.1 * 10.0**-digits)
+    else:
+        assert [text.strip() for text in shown] == [f"{score:+.{digits}f}" for score in wanted]
 
 
 def layer_flow(page: Any, truth: Any, at: Any) -> None:

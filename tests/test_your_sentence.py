@@ -195,7 +195,7 @@ def test_switches_and_half_open_layers_are_the_lattices(at: Any, python: Classif
 
 def test_all_masks_fill_the_histogram_and_the_best_can_be_taken(at: Any, python: Classifier) -> None:
     page, watch = at(f"#sentence.text={quote(TEXT)}")
-    page.locator(".lrp-panel button", has_text="All 16 masks").first.click()
+    page.locator(".lrp-panel button", has_text="All 16 sets of layers").first.click()
     page.locator(".lrp-panel button", has_text="Best for this sentence").first.wait_for()
     assert "rank" in page.locator(PANEL).first.inner_text()
     page.locator(".lrp-panel button", has_text="Best for this sentence").first.click()
@@ -303,7 +303,7 @@ def test_a_load_can_be_cancelled_broken_off_and_repeated(at: Any) -> None:
 def test_the_page_is_accessible_and_fits_a_phone(theme: str, at: Any) -> None:
     page, watch = at(viewport={"width": 360, "height": 740}, color_scheme=theme)
     assert page.evaluate("document.documentElement.dataset.theme") == theme
-    page.locator(".lrp-panel button", has_text="All 16 masks").first.click()
+    page.locator(".lrp-panel button", has_text="All 16 sets of layers").first.click()
     page.locator(".lrp-panel button", has_text="Best for this sentence").first.wait_for()
     page.get_by_label("Compare with a second sentence").check()
     page.wait_for_function(DONE)

@@ -71,8 +71,7 @@ def outlier_scene(*, reduced: bool = False) -> OutlierScene:
     here = embedded().index(PICKED)
     *maps, loo = (of[here] for of in explained())
     label = load_classifier(MODEL).labels[loo.target]
-    note = "[CLS] and [SEP] are no words, yet each version colours them."
-    return OutlierScene(maps, loo, label=label, note=note, margin=MARGIN, reduced=reduced)
+    return OutlierScene(maps, loo, label=label, margin=MARGIN, reduced=reduced)
 
 
 def picked_note() -> str:

@@ -17,14 +17,14 @@ from lrp_companion.checks import CompanionError, InputError
 from lrp_companion.metrics.faithfulness import cross_correlation
 from lrp_companion.schema import TOKEN_CHOICES, Lattice, counted
 from lrp_companion.show.palette import styles
-from lrp_companion.show.tokens import token_heatmap
+from lrp_companion.show.tokens import decimals, token_heatmap
 from lrp_companion.terminal import visible
 from lrp_companion.widgets.base import LEAST, Widget, embed, packed
 from lrp_companion.widgets.still import bars
 
 READ_AT = ("word", "word+position")
 ENDS = ("attnlrp", "cp-lrp")
-R_STEPS = 32767  # r is carried in so many steps on each side of 0; -32768 means "undefined"
+STEPS = 32767  # r and scores are carried in so many steps on each side of 0; as r -32768 means "undefined"
 
 
 class LayerToggles(Widget, front="layer_toggles"):
@@ -54,7 +54,7 @@ class LayerToggles(Widget, front="layer_toggles"):
     In a Jupyter Book of your own, list `lrp_companion.page.assets` among the Sphinx extensions, so that
     its pages need no CDN (the book's API page, "Widgets", has the lines); or `save` the widget as a page.
 
-    The page gets scores in 8-bit steps of each mask's largest score, and the r of every mask to 3e-5.
+    The page gets scores as they are printed, and the r of every mask to 3e-5.
 
     >>> LayerToggles(lattices, loo)  # doctest: +SKIP
     LayerToggles(6 sentences, 12 layers)
@@ -192,16 +192,15 @@ def _sentence(
     packed_sites = {}
     for site in sites if lattice else ():
         scores = lattice.at(site).scores  # type: ignore[union-attr]
-        scale = np.abs(scores).max(axis=1)
-        steps = np.rint(127 * scores / np.where(scale == 0, 1, scale)[:, None])
+        step = _step(scores)
         r = {}
         for tokens in TOKEN_CHOICES:
             kept = counted(loo.special, tokens)
             values = np.full(len(scores), np.nan)
             if kept.sum() >= LEAST:
                 values = cross_correlation(scores[:, kept], loo.scores[None, kept], "pearson")[:, 0]
-            r[tokens] = packed(_r_steps(values), "int16")
-        packed_sites[site] = {"scores": packed(steps, "int8"), "scale": packed(scale, "float32"), "r": r}
+            r[tokens] = packed(np.rint(np.nan_to_num(values * STEPS, nan=-STEPS - 1)), "int16")
+        packed_sites[site] = {"scores": packed(np.rint(scores / step), "int16"), "step": step, "r": r}
     label = lattice.label if lattice else str(loo.details.get("label", ""))
     return {
         "text": loo.text,
@@ -216,8 +215,12 @@ def _sentence(
     }
 
 
-def _r_steps(values: np.ndarray) -> np.ndarray:
-    return np.rint(np.nan_to_num(values * R_STEPS, nan=-R_STEPS - 1))
+def _step(scores: np.ndarray) -> float:
+    """The step of scores in 16 bits: an odd part of the last decimal, so that no printed one changes."""
+    sizes = np.abs(scores).max(axis=1)
+    last, most = 10.0 ** -decimals(sizes.min()), sizes.max() or 1.0
+    parts = int(STEPS * last / most)
+    return last / (parts - 1 + parts % 2) if parts else most / STEPS
 
 
 BESIDES = ("loo", "key-cut")

@@ -90,7 +90,6 @@ class OutlierScene(Widget, front="outlier_scene"):
     maps : the same text explained by two methods.
     loo : LOO of that text, of the same target.
     label : the name of the class that is explained.
-    note : a line beside the buttons, as what to look at.
     margin : a smaller difference between the two r reads "level".
     address : the widget's name in the page.
     reduced : without the ranks, as a first look.
@@ -114,7 +113,6 @@ class OutlierScene(Widget, front="outlier_scene"):
         loo: Attribution,
         *,
         label: str = "",
-        note: str = "",
         margin: float = 0.05,
         address: str = "outlier",
         reduced: bool = False,
@@ -134,7 +132,6 @@ class OutlierScene(Widget, front="outlier_scene"):
             "loo": loo.scores.tolist(),
             "margin": margin,
             "reduced": reduced,
-            "note": visible(note),
         }
         super().__init__(data=data, address=address)
 

@@ -26,12 +26,12 @@ const LAYERS = 3, WIDTH = 4;
 
 /**
  * A sentence's scores under all masks, as Python packs them.
- * @returns {{ steps: Int8Array, scale: Float32Array }}
+ * @returns {{ steps: Int16Array, step: number }}
  */
 function madeTable() {
   const random = randomFrom(3);
-  const steps = Int8Array.from({ length: 2 ** LAYERS * WIDTH }, () => Math.round(254 * random() - 127));
-  return { steps, scale: Float32Array.from({ length: 2 ** LAYERS }, () => 0.5 + random()) };
+  const steps = Int16Array.from({ length: 2 ** LAYERS * WIDTH }, () => Math.round(6e4 * random() - 3e4));
+  return { steps, step: 0.001 / 9 };
 }
 
 /**
@@ -63,10 +63,10 @@ Deno.test("r comes in 32767 steps; a step below all others stands for none", () 
 });
 
 Deno.test("a sentence is unpacked once", () => {
-  const { steps, scale } = madeTable(), r = packed(Int16Array.from({ length: 8 }, (_, mask) => 100 * mask));
-  const word = { scores: packed(steps), scale: packed(scale), r: { all: r } };
+  const { steps, step } = madeTable(), r = packed(Int16Array.from({ length: 8 }, (_, mask) => 100 * mask));
+  const word = { scores: packed(steps), step, r: { all: r } };
   const table = unpack(word);
-  assert.deepEqual([table.steps, table.scale], [steps, scale]);
+  assert.deepEqual([table.steps, table.step], [steps, step]);
   assert.equal(table.r.all.all[3], 300 / 32767);
   assert.equal(unpack(word), table);
 });
@@ -151,8 +151,8 @@ Deno.test("two texts share what they begin and end with, each token once", () =>
  * @returns {any}
  */
 function embeddedSentence() {
-  const { steps, scale } = madeTable(), r = packed(Int16Array.from({ length: 8 }, (_, mask) => 100 * mask));
-  const word = { scores: packed(steps), scale: packed(scale), r: { all: r } };
+  const { steps, step } = madeTable(), r = packed(Int16Array.from({ length: 8 }, (_, mask) => 100 * mask));
+  const word = { scores: packed(steps), step, r: { all: r } };
   const tokens = ["[CLS]", "a", "film", "[SEP]"],
     loo = [0, 1, 2, 0],
     maps = { "mask-gradient": [0, 1, 1, 0] };

@@ -124,7 +124,7 @@ def offer_doors(app: Sphinx, pagename: str, templatename: str, context: dict[str
     if 'class="cell_input' in context.get("body", ""):
         bundle, doors = Path(app.srcdir, "zips", f"{Path(pagename).name}.zip"), SWITCH
         if bundle.is_file():
-            size = f"{bundle.stat().st_size / 1e6:.1f} MB"
+            size = f"{bundle.stat().st_size / 1e6:.2g} MB"
             doors += ZIP.format(href=f"{context['content_root']}zips/{bundle.name}", size=size)
         context["body"] = context["body"].replace("</h1>", f"</h1>\n<p>{doors}</p>", 1)
         app.add_js_file("companion/code.js")

@@ -32,7 +32,8 @@ function nameCells(table) {
 }
 
 const scrolling = '.lrp-table > [role="region"], .pst-scrollable-table-container';
-for (const region of document.querySelectorAll(scrolling)) {
+for (const [k, region] of document.querySelectorAll(scrolling).entries()) {
+  if (region.ariaLabel === "Table") region.ariaLabel = `Table ${k + 1}`; // of those without a caption
   const told = region.closest(".lrp-table") ?? region;
   const table = region.querySelector("table");
   let width = 0;
@@ -85,6 +86,8 @@ function followReading(contents) {
 
 const contentsOfPage = document.getElementById("pst-page-toc-nav");
 if (contentsOfPage) followReading(contentsOfPage);
+
+for (const head of document.querySelectorAll("article thead th:empty")) head.role = "presentation";
 
 // What a fold holds is its name; the theme calls all of them "Toggle hidden content".
 for (const fold of document.querySelectorAll('summary[aria-label="Toggle hidden content"]')) {

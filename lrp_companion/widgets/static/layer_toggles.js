@@ -284,16 +284,16 @@ class Panel {
   maskFigure() {
     const { layers } = this.model.get("data"), count = (2 ** layers).toLocaleString("en");
     if (layers > MOST_LAYERS) {
-      return h("p", { class: "lrp-quiet" }, `${layers} layers have too many masks to try them all.`);
+      return h("p", { class: "lrp-quiet" }, `${layers} layers have too many sets to try them all.`);
     }
     const fill = () => this.fill();
-    this.go = h("button", { type: "button", onclick: fill }, `All ${count} masks`);
+    this.go = h("button", { type: "button", onclick: fill }, `All ${count} sets of layers`);
     this.halt = h("button", { type: "button", hidden: true, onclick: () => this.filling.abort() }, "Stop");
     const best = { type: /** @type {const} */ ("button"), class: "lrp-best", hidden: true };
     this.best = h("button", { ...best, onclick: () => this.choose() }, "Best for this sentence");
-    this.bar = h("progress", { max: 2 ** layers, value: 0, hidden: true, "aria-label": "Masks computed" });
+    this.bar = h("progress", { max: 2 ** layers, value: 0, hidden: true, "aria-label": "Sets computed" });
     const controls = h("div", { class: "lrp-controls" }, this.go, this.bar, this.halt, this.best);
-    const text = "distribution of r over the masks of this sentence; A is AttnLRP, C is CP-LRP";
+    const text = "distribution of r over all sets of layers that may be bypassed; A is AttnLRP, C is CP-LRP";
     const caption = h("figcaption", { class: "lrp-quiet" }, text);
     this.histogram = h("figure", { hidden: true }, this.bars.node, caption);
     return h("div", {}, controls, this.histogram);
@@ -520,9 +520,7 @@ class Panel {
   paint() {
     const { known } = this, live = this.model.get("live");
     if (!known) return;
-    const before = live && !known.engine
-      ? " Computed when this page was made, with unrounded weights; LRP in steps of 1/127."
-      : "";
+    const before = live && !known.engine ? " Computed when this page was made, with unrounded weights." : "";
     const counts = (/** @type {number} */ _, /** @type {number} */ i) => !known.special[i];
     const flat = known.maps.loo && Math.max(...known.maps.loo.filter(counts).map(Math.abs)) < FLAT;
     const warning = `No word moves the logit by ${FLAT} when it is hidden: r says nothing here.`;
@@ -590,7 +588,7 @@ class Panel {
     this.go.hidden = Boolean(this.known?.table) || !this.bar.hidden;
     if (!agreements) return;
     const { sorted } = agreements, [lowest, highest] = [sorted[0], sorted.at(-1) ?? NaN].map((x) => say(x));
-    const range = `Histogram of r with LOO over masks, from ${lowest} to ${highest}`;
+    const range = `Histogram of r with LOO over the sets of layers, from ${lowest} to ${highest}`;
     const place = ranked ? `, ${ranked}` : "";
     this.bars.paint(agreements, r, `${range}; as switched ${say(r)}${place}`);
   }
@@ -625,7 +623,7 @@ class Panel {
     };
     bar.value = 0;
     show(true);
-    this.speak(`Computing ${bar.max.toLocaleString("en")} masks.`);
+    this.speak(`Computing ${bar.max.toLocaleString("en")} sets of layers.`);
     const r = known.r = new Float64Array(bar.max).fill(NaN);
     const onProgress = (/** @type {{ numbers?: number[], r?: number[] }} */ step) => {
       (step.numbers ?? []).forEach((mask, k) => {
@@ -645,7 +643,7 @@ class Panel {
     }
     show(false);
     if (known === this.known) {
-      this.speak(known.masks ? `All masks. ${this.result.lastChild?.textContent}` : "Stopped.");
+      this.speak(known.masks ? `All sets of layers. ${this.result.lastChild?.textContent}` : "Stopped.");
     }
   }
 
@@ -697,7 +695,7 @@ function sentenceBox(model, key, loaded, explain) {
     name = key === "text" ? "Your sentence" : "Second sentence";
   const said = h("p", { role: "alert", class: "lrp-refused" });
   const box = h("textarea", { "aria-label": name, name: key });
-  box.rows = 2;
+  box.rows = 3;
   /** @type {string | null} */
   let inForce = null;
   const take = () => {

@@ -121,7 +121,7 @@ function inWords(layers, last) {
  */
 function rankInWords(r, rank, masks, open) {
   if (!Number.isFinite(r)) return "no rank";
-  if (rank > masks) return `below all ${masks.toLocaleString("en")} masks`;
+  if (rank > masks) return `below all ${masks.toLocaleString("en")} sets of layers`;
   const [place, all] = [rank, masks].map((count) => count.toLocaleString("en"));
   return open
     ? `would rank ${place} among the ${all} sets of layers`
@@ -355,9 +355,9 @@ function acceptsLayered(key, value, { layers, sites }) {
 }
 
 /**
- * @typedef {{ steps: Int8Array, scale: Float32Array, r: { [tokens: string]: Agreements },
+ * @typedef {{ steps: Int16Array, step: number, r: { [tokens: string]: Agreements },
  *   corners?: Float32Array, mixed?: Float32Array }} Table a sentence's scores under every mask, and their r
- * @typedef {{ scores: string, scale: string, r: { [tokens: string]: string }, unpacked?: Table }} Packed
+ * @typedef {{ scores: string, step: number, r: { [tokens: string]: string }, unpacked?: Table }} Packed
  */
 
 const LACKS = -32768; // r goes in 32767 steps; this one stands for an undefined r
@@ -369,8 +369,8 @@ const LACKS = -32768; // r goes in 32767 steps; this one stands for an undefined
  */
 function unpack(packed) {
   packed.unpacked ??= {
-    steps: numbers(packed.scores, Int8Array),
-    scale: numbers(packed.scale, Float32Array),
+    steps: numbers(packed.scores, Int16Array),
+    step: packed.step,
     r: Object.fromEntries(Object.entries(packed.r).map(([tokens, text]) => [tokens, agreements(text)])),
   };
   return packed.unpacked;
@@ -394,8 +394,8 @@ function agreements(text) {
  * @param {number} width how many tokens
  * @returns {number[]}
  */
-function corner({ steps, scale }, mask, width) {
-  return Array.from({ length: width }, (_, i) => (steps[mask * width + i] * scale[mask]) / 127);
+function corner({ steps, step }, mask, width) {
+  return Array.from({ length: width }, (_, i) => steps[mask * width + i] * step);
 }
 
 /**
@@ -407,11 +407,11 @@ function corner({ steps, scale }, mask, width) {
  * @returns {number[]}
  */
 function mixture(table, amounts, width) {
-  const { steps, scale } = table;
-  table.corners ??= Float32Array.from(steps, (step, at) => (step * scale[Math.floor(at / width)]) / 127);
+  const { steps, step } = table;
+  table.corners ??= Float32Array.from(steps, (count) => count * step);
   table.mixed ??= new Float32Array(steps.length / 2);
   const { mixed } = table;
-  let from = table.corners, rows = scale.length;
+  let from = table.corners, rows = steps.length / width;
   for (const amount of amounts) { // bit 0 is layer 1: neighbours first; a row is written after it was read
     rows /= 2;
     for (let row = 0; row < rows; row++) {

@@ -3,11 +3,13 @@
 /**
  * Below `margin` a difference of r reads "level".
  * @typedef {Tokens & { label: string, methods: string[], scores: number[][], loo: number[], margin: number,
- *   reduced: boolean, note: string }} Data
+ *   reduced: boolean }} Data
  * @typedef {{ data: Data, without: boolean, ranked: boolean }} State
  */
 
-const WIDE = 320, HIGH = 168, EDGE = 14, NAMED = 2; // of NAMED words and of marks the name is shown
+const WIDE = 160, HIGH = 84, EDGE = 8;
+const LETTER = 6.8, LINE = 10; // of a name on a phone, where a panel has one pixel to a unit
+const LEGEND = "For the answer: orange, lined. Against it: blue, dotted. r is 1 on a rising line.";
 
 /**
  * Ranks from 1; equal numbers share their mean rank.
@@ -60,26 +62,28 @@ function scale(list, from, to) {
 }
 
 /**
- * Put a name beside its dot, at the place of sixteen that meets least: dots, the line, other names.
+ * Put a name beside its dot, where it meets least: dots, the line, other names.
  * @param {SVGTextElement} label
  * @param {number[]} dot
  * @param {number[][]} taken boxes: left, top, right, bottom
  * @returns {number[]} the name's own box
  */
 function beside(label, [x, y], taken) {
-  const wide = 6.8 * label.textContent.length;
-  const level = (/** @type {number[]} */ ups) => ups.flatMap((up) => [[11, up], [-10 - wide, up]]);
-  const middle = [-wide / 2, -8].flatMap((left) => [[left, -11], [left, 21], [left, -23]]);
-  const sides = [...level([4, -8, 16]), ...middle, ...level([-18, 26])];
-  const boxes = sides.map(([right, up]) => [x + right, y + up - 9, x + right + wide, y + up + 2]);
+  const wide = LETTER * label.textContent.length;
+  /** @type {[string, number, number][]} which end of the name is where */
+  const sides = [["middle", 0, -7], ["middle", 0, 14], ["middle", 0, -15]];
+  for (const down of [3, -5, 11, -12, 18]) sides.push(["start", 6, down], ["end", -6, down]);
+  const boxes = sides.map(([end, right, down]) => {
+    const left = x + right - wide * ["start", "middle", "end"].indexOf(end) / 2;
+    return [left, y + down - LINE, left + wide, y + down + 2];
+  });
   const inside = (/** @type {number[]} */ [left, top, right, low]) =>
-    left >= 0 && right <= WIDE && top >= 10 && low <= HIGH;
+    left >= 0 && right <= WIDE && top >= -6 && low <= HIGH;
   const meets = (/** @type {number[]} */ a, /** @type {number[]} */ b) =>
     a[0] < b[2] && b[0] < a[2] && a[1] < b[3] && b[1] < a[3];
-  const cost = boxes.map((box) => inside(box) ? taken.filter((other) => meets(box, other)).length : 99);
-  const place = cost.indexOf(Math.min(...cost));
-  label.setAttribute("x", sides[place][0].toFixed(1));
-  label.setAttribute("y", String(sides[place][1]));
+  const cost = boxes.map((box) => taken.filter((other) => meets(box, other)).length + (inside(box) ? 0 : 99));
+  const place = cost.indexOf(Math.min(...cost)), [end, right, down] = sides[place];
+  dress(label, { x: right, y: down, "text-anchor": end }, []);
   return boxes[place];
 }
 
@@ -96,18 +100,19 @@ function panel(data, method) {
     `${token}: LOO ${sayScore(loo[i], 3)}, relevance ${sayScore(scores[i], 3)}`
   );
   const far = loo.map((x, i) => special[i] ? 0 : Math.abs(x));
-  const order = tokens.map((_, i) => i).sort((i, j) => far[j] - far[i]).slice(0, NAMED);
+  const most = far.indexOf(Math.max(...far)), first = special.indexOf(true);
   const dots = tokens.map((token, i) => {
-    const label = special[i] || order.includes(i) ? [svg("text", {}, token)] : [];
-    const r = special[i] ? 6.5 : 4.5, box = { x: -r, y: -r, width: 2 * r, height: 2 * r };
+    const label = special[i] || i === most ? [svg("text", {}, token)] : [];
+    if (label.length && i !== most && i !== first) label[0].classList.add("lrp-scene-more");
+    const r = special[i] ? 3.6 : 2.5, box = { x: -r, y: -r, width: 2 * r, height: 2 * r };
     const dot = svg("rect", { ...box, rx: method ? 0 : r }, svg("title", {}, told[i]));
     return svg("g", { class: special[i] ? "lrp-scene-mark" : "" }, dot, ...label);
   });
   const line = svg("path", { class: "lrp-scene-line" }), zero = svg("path", { class: "lrp-scene-zero" });
-  const across = svg("text", { x: WIDE, y: HIGH + 14, "text-anchor": "end" });
-  const up = svg("text", { x: 0, y: 10 });
-  const view = { viewBox: `0 -6 ${WIDE} ${HIGH + 24}`, role: "img" };
-  const drawn = svg("svg", view, svg("path", { d: `M0 16V${HIGH}H${WIDE}` }), zero, line, dots, across, up);
+  const across = svg("text", { x: WIDE, y: HIGH + 11, "text-anchor": "end" });
+  const up = svg("text", { x: 0, y: 4 });
+  const view = { viewBox: `0 -6 ${WIDE} ${HIGH + 20}`, role: "img" };
+  const drawn = svg("svg", view, svg("path", { d: `M0 8V${HIGH}H${WIDE}` }), zero, line, dots, across, up);
   const was = h("span", { class: "lrp-quiet" }), r = h("strong", {}), says = h("em", {});
   const head = h("p", {}, h("b", {}, name), " r with LOO ", was, r, " ", says);
   const node = h("div", { class: `lrp-scene-panel lrp-scene-${method}` }, head, drawn);
@@ -115,17 +120,17 @@ function panel(data, method) {
   /** @param {boolean} without @param {boolean} ranked @param {string} verdict */
   const paint = (without, ranked, verdict) => {
     const keep = without ? words : every, [x, y] = [loo, scores].map((list) => ranked ? ranks(list) : list);
-    const toX = scale(x, EDGE, WIDE - EDGE), toY = scale(y, HIGH - EDGE, 16 + EDGE);
+    const toX = scale(x, 2.5 * EDGE, WIDE - EDGE), toY = scale(y, HIGH - EDGE, 8 + EDGE);
     const xs = x.map(toX), ys = y.map(toY);
-    zero.setAttribute("d", ranked ? "" : `M${toX(0)} 16V${HIGH}M0 ${toY(0)}H${WIDE}`);
+    zero.setAttribute("d", ranked ? "" : `M${toX(0)} 8V${HIGH}M0 ${toY(0)}H${WIDE}`);
     const [keptX, keptY] = [xs, ys].map((list) => list.filter((_, i) => keep[i]));
     const [meanX, meanY] = [keptX, keptY].map((list) => sum(list) / list.length);
     const slope = sum(keptX.map((x, i) => (x - meanX) * (keptY[i] - meanY))) /
       sum(keptX.map((x) => (x - meanX) ** 2));
     const onLine = (/** @type {number} */ x) => meanY + slope * (x - meanX);
     line.setAttribute("d", `M0 ${onLine(0).toFixed(1)}L${WIDE} ${onLine(WIDE).toFixed(1)}`);
-    const taken = xs.map((x, i) => [x - 8, ys[i] - 8, x + 8, ys[i] + 8]);
-    for (let x = 0; x < WIDE; x += 8) taken.push([x, onLine(x + 4) - 4, x + 8, onLine(x + 4) + 4]);
+    const taken = [[0, -6, 70, 6], ...xs.map((x, i) => [x - 4, ys[i] - 4, x + 4, ys[i] + 4])];
+    for (let x = 0; x < WIDE; x += 4) taken.push([x, onLine(x + 2) - 2, x + 4, onLine(x + 2) + 2]);
     dots.forEach((dot, i) => {
       dot.classList.toggle("lrp-scene-out", !keep[i]);
       dot.style.transform = `translate(${xs[i].toFixed(1)}px, ${ys[i].toFixed(1)}px)`;
@@ -160,26 +165,20 @@ function render({ model, el }) {
     without: button("without", "Count only the words"),
     ranked: button("ranked", "Rank both axes"),
   };
-  const titles = [["Hide words", "Leave-One-Out"], ...methods.map((name) => [name, "one pass"])];
+  const titles = [["LOO", "a run per word"], ...methods.map((name) => [name, "one run"])];
   const rows = titles.map(([name, how], k) => {
     const row = tokenRow(tokens, special, name), title = h("p", {}, h("b", {}, name), h("small", {}, how));
     row.paint([loo, ...scores][k]);
     return h("div", { class: `lrp-scene-row lrp-scene-${k - 1}` }, title, row.node);
   });
-  const sides = [0, 1].map((method) => panel(data, method)), counted = h("span", { class: "lrp-readout" });
+  const sides = [0, 1].map((method) => panel(data, method)), note = h("span", {});
   const every = tokens.map(() => true), words = special.map((mark) => !mark);
-  const note = h("span", { class: "lrp-quiet" }), marks = tokens.filter((_, i) => special[i]).join(", ");
+  const marks = tokens.filter((_, i) => special[i]).join(" and ");
   el.replaceChildren(
     ...rows,
-    h(
-      "div",
-      { class: "lrp-controls" },
-      buttons.without,
-      ...(data.reduced ? [] : [buttons.ranked]),
-      ...(data.note ? [note] : []),
-    ),
+    h("div", { class: "lrp-controls" }, buttons.without, data.reduced ? [] : buttons.ranked, note),
     h("div", { class: "lrp-scene" }, sides.map(({ node }) => node)),
-    h("p", { class: "lrp-quiet" }, counted),
+    h("p", { class: "lrp-quiet" }, LEGEND, data.reduced ? "" : " r is Pearson's; of ranks, Spearman's."),
     live.node,
   );
   return follow(model, ["without", "ranked"], () => {
@@ -187,15 +186,13 @@ function render({ model, el }) {
     buttons.without.setAttribute("aria-pressed", String(without));
     buttons.ranked.setAttribute("aria-pressed", String(ranked));
     el.classList.toggle("lrp-scene-words", without);
-    note.textContent = without ? "Press again to count every token." : data.note;
     const r = scores.map((map) => agreement(loo, map, without ? words : every, ranked));
     const verdict = verdicts(r, data.margin);
-    const what = without ? "words" : "every token", of = ranked ? " of ranks (Spearman)" : " (Pearson)";
-    const kind = data.reduced ? "r" : `r${of}`;
-    counted.textContent = "Orange, line below: for the answer. Blue, dots above: against. " +
-      `Large: ${marks}. A ring does not count. On a rising line ${kind} is 1.`;
+    const ahead = verdict.indexOf("ahead"), who = verdict[0] === "level" ? "Neither" : methods[ahead];
+    const kept = without ? "Only words count." : `${marks} count, too: they are no words.`;
+    note.textContent = (who ? `${who} is ahead. ` : "") + (marks ? kept : "");
     const each = sides.map(({ paint }, k) => paint(without, ranked, verdict[k]));
-    live.say(`Counted: ${what}. r with LOO: ${each.join(", ")}`);
+    live.say(`${note.textContent} r with LOO: ${each.join(", ")}`);
   });
 }
 

@@ -819,6 +819,7 @@ function overview(model, board, go, axis) {
     }
     slider.node.style.gridArea = `1 / 2 / span ${open ? 1 + rows.length : 1}`;
   });
+  const buttons = h("div", { class: "lrp-controls" }, more.node, fold.node);
   /** @param {View} view */
   const redraw = ({ run, table }) => {
     const n = table.order.length, whole = tableOf(board, run).order.length;
@@ -859,7 +860,7 @@ function overview(model, board, go, axis) {
     }; drag it, or use its arrow keys.`;
   };
   return {
-    node: h("figure", { class: "lrp-all" }, title, tally, more.node, fold.node, spec, caption),
+    node: h("figure", { class: "lrp-all" }, title, tally, buttons, spec, caption),
     paint,
   };
 }
