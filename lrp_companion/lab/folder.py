@@ -98,10 +98,8 @@ class RunFolder:
 def open_folder(
     path: str | os.PathLike[str], config: Mapping[str, Any], *, first: bool = True
 ) -> Iterator[RunFolder]:
-    """Open or make the folder of a run; refuse one that holds another run or is being written.
-
-    `first` is False in all processes but one. The first one makes the folder, removes the half-written files
-    of a killed run, and keeps others out; the rest must open it later.
+    """Open or make the folder of a run; refuse one that holds another run or is being written. The first
+    process makes it, removes the half-written files of a killed run, and keeps others out.
     """
     place = Path(path)
     if not first:
@@ -353,8 +351,6 @@ def round_r(r: np.ndarray) -> np.ndarray:
 
 
 def round_bits(values: np.ndarray) -> np.ndarray:
-    """Values to 13 significant bits, with a relative error of at most 2**-13 = 0.00012, and a third smaller
-    in a file; signs stay.
-    """
+    """Values to 13 significant bits, a relative error of at most 2**-13, and a third smaller in a file."""
     mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float32))
     return np.ldexp(np.round(mantissa * 8192) / 8192, exponent)

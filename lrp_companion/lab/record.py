@@ -80,11 +80,9 @@ class Record:
 
     @cached_property
     def r(self) -> xr.DataArray:
-        """Agreement with LOO of every method in every text, under every choice that was measured.
-
-        Axes: explainer, site, tokens, map, removal, target, statistic, text; of several trainings, training
-        first. NaN where r is undefined. (An axis called method could not be chosen from: `sel` has an option
-        of that name.)
+        """Agreement with LOO of every method in every text, under every choice that was measured; NaN where r
+        is undefined. Axes: explainer (`sel` has an option called method), site, tokens, map, removal, target,
+        statistic, text; of several trainings, training first.
         """
         return self._of_each(_r_of)
 
