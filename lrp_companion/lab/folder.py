@@ -60,7 +60,7 @@ class RunFolder:
     def add(self, table: str, job: int, rows: pa.Table) -> None:
         """Write a job's rows, whole or not at all."""
         rows = rows.append_column(JOB, pa.array([job] * len(rows), pa.int64()))
-        _write_table(self._shard(table, job), rows, self.key)
+        _write_bytes(self._shard(table, job), table_bytes(rows, self.key))
         self.done.setdefault(table, set()).add(job)
 
     def rows(self, table: str, job: int) -> pa.Table:
@@ -77,7 +77,7 @@ class RunFolder:
 
     def summarise(self, name: str, rows: pa.Table) -> None:
         """Write a table that was made from the rows of all jobs; its name has an underscore."""
-        _write_table(self.path / f"{name}.parquet", rows, self.key)
+        _write_bytes(self.path / f"{name}.parquet", table_bytes(rows, self.key))
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         _write_bytes(self.path / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
@@ -86,7 +86,8 @@ class RunFolder:
         """Put all shards into one file per table, sorted by job, then remove them."""
         for table in _tables(self.path):
             if shards := _shards(self.path, table):
-                _write_table(self.path / f"{table}.parquet", _table(self.path, table, self.key), self.key)
+                whole = table_bytes(_table(self.path, table, self.key), self.key)
+                _write_bytes(self.path / f"{table}.parquet", whole)
             self._gathered.pop(table, None)
             for shard in shards:
                 shard.unlink()
@@ -268,11 +269,6 @@ def table_bytes(rows: pa.Table, key: str) -> pa.Buffer:
     kind = {"compression": "zstd", "compression_level": level}
     pq.write_table(rows, sink, write_page_checksum=True, **kind, **encoded)
     return sink.getvalue()
-
-
-def _write_table(file: Path, rows: pa.Table, key: str) -> None:
-    """Write a table whole or not at all."""
-    _write_bytes(file, table_bytes(rows, key))
 
 
 def _write_bytes(file: Path, content: Any) -> None:

@@ -232,7 +232,8 @@ def interval(values: Any) -> Any:
     if not isinstance(values, xr.DataArray):
         return bootstrap_mean(values)
     rest = [str(name) for name in values.dims if name not in ("training", "text")]
-    columns = values.transpose(*rest, ..., "text").values.reshape(-1, *_samples(values))
+    samples = [values.sizes[name] for name in ("training", "text") if name in values.dims]
+    columns = values.transpose(*rest, ..., "text").values.reshape(-1, *samples)
     several = "training" in values.dims
     means = [mean_over(dict(enumerate(c))) for c in columns] if several else bootstrap_columns(list(columns))
     if not rest:
@@ -244,10 +245,6 @@ def interval(values: Any) -> Any:
 
 
 PARTS = ("mean", "low", "high", "n")
-
-
-def _samples(values: xr.DataArray) -> list[int]:
-    return [values.sizes[name] for name in ("training", "text") if name in values.dims]
 
 
 def _r_of(part: Any) -> xr.DataArray:
