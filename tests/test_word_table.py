@@ -17,7 +17,7 @@ from lrp_companion.checks import InputError
 from lrp_companion.cli import parser
 from lrp_companion.lab.commands import WORDS
 from lrp_companion.lab.execute import execute
-from lrp_companion.lab.folder import _write_table, read_folder
+from lrp_companion.lab.folder import read_folder, table_bytes
 from lrp_companion.lab.load import TextRun, load_run
 from lrp_companion.lab.record import Record
 from lrp_companion.lab.review_jobs import TextJobs
@@ -55,7 +55,8 @@ def mixed(clf, tmp_path_factory) -> TextRun:
     manifest, tables = read_folder(out)
     examples = tables["examples"]
     target, place = pa.array(np.arange(len(TEXTS)) % 2, pa.int8()), examples.column_names.index("target")
-    _write_table(out / "examples.parquet", examples.set_column(place, "target", target), manifest["key"])
+    rows = table_bytes(examples.set_column(place, "target", target), manifest["key"])
+    (out / "examples.parquet").write_bytes(rows)
     run = load_run(out)
     assert isinstance(run, TextRun)
     return run

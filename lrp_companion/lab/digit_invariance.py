@@ -149,11 +149,6 @@ def share_digits(
     -------
     A dict per image: `image` (side, side), `label`, `predicted`, `logit` of the predicted class, `maps`
     ("query", "key", "value": arrays of side * side, see `LinearAttention.share_maps`), `loo`, such an array.
-
-    >>> net = LinearAttention(tokens=4, dim=2, classes=2, dtype=torch.float64)
-    >>> digit = share_digits(net, np.array([[[0.5, 1.0], [0.0, 0.2]]]), [1])[0]
-    >>> sorted(digit), digit["image"].shape, digit["loo"].shape
-    (['image', 'label', 'logit', 'loo', 'maps', 'predicted'], (2, 2), (4,))
     """
     side = round(net.tokens**0.5)
     x = net.check_images(images, "share_digits")
@@ -180,9 +175,7 @@ TESTED = {"accuracy": pa.float64(), "tested": pa.int32()}
 
 
 class DigitJobs(Jobs):
-    """The common part of runs on digits: data, images in random order, and nets, which are trained when they
-    are first needed: with the same seed they are the same.
-    """
+    """The common part of runs on digits: data, images in random order, nets that are trained when needed."""
 
     def __init__(
         self, train: Dataset, test: Dataset, *, nets: int, limit: int | None, seed: int, device: str

@@ -195,10 +195,7 @@ def _version(name: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout that this package runs from; None outside a checkout.
-
-    It ends with "+" if files differ from it.
-    """
+    """The commit of the checkout that this package runs from, with "+" if files differ; None outside one."""
     here = Path(__file__).parents[1]
     command = ["git", "-C", str(here), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
     try:

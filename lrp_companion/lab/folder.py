@@ -60,7 +60,7 @@ class RunFolder:
     def add(self, table: str, job: int, rows: pa.Table) -> None:
         """Write a job's rows, whole or not at all."""
         rows = rows.append_column(JOB, pa.array([job] * len(rows), pa.int64()))
-        _write_table(self._shard(table, job), rows, self.key)
+        _write_bytes(self._shard(table, job), table_bytes(rows, self.key))
         self.done.setdefault(table, set()).add(job)
 
     def rows(self, table: str, job: int) -> pa.Table:
@@ -77,7 +77,7 @@ class RunFolder:
 
     def summarise(self, name: str, rows: pa.Table) -> None:
         """Write a table that was made from the rows of all jobs; its name has an underscore."""
-        _write_table(self.path / f"{name}.parquet", rows, self.key)
+        _write_bytes(self.path / f"{name}.parquet", table_bytes(rows, self.key))
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         _write_bytes(self.path / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
@@ -86,7 +86,8 @@ class RunFolder:
         """Put all shards into one file per table, sorted by job, then remove them."""
         for table in _tables(self.path):
             if shards := _shards(self.path, table):
-                _write_table(self.path / f"{table}.parquet", _table(self.path, table, self.key), self.key)
+                whole = table_bytes(_table(self.path, table, self.key), self.key)
+                _write_bytes(self.path / f"{table}.parquet", whole)
             self._gathered.pop(table, None)
             for shard in shards:
                 shard.unlink()
@@ -98,10 +99,8 @@ class RunFolder:
 def open_folder(
     path: str | os.PathLike[str], config: Mapping[str, Any], *, first: bool = True
 ) -> Iterator[RunFolder]:
-    """Open or make the folder of a run; refuse one that holds another run or is being written.
-
-    `first` is False in all processes but one. The first one makes the folder, removes the half-written files
-    of a killed run, and keeps others out; the rest must open it later.
+    """Open or make the folder of a run; refuse one that holds another run or is being written. The first
+    process makes it, removes the half-written files of a killed run, and keeps others out.
     """
     place = Path(path)
     if not first:
@@ -272,11 +271,6 @@ def table_bytes(rows: pa.Table, key: str) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _write_table(file: Path, rows: pa.Table, key: str) -> None:
-    """Write a table whole or not at all."""
-    _write_bytes(file, table_bytes(rows, key))
-
-
 def _write_bytes(file: Path, content: Any) -> None:
     """Write a file whole or not at all, even if the machine crashes."""
     part = file.with_name(f"{file.name}.part")
@@ -353,8 +347,6 @@ def round_r(r: np.ndarray) -> np.ndarray:
 
 
 def round_bits(values: np.ndarray) -> np.ndarray:
-    """Values to 13 significant bits, with a relative error of at most 2**-13 = 0.00012, and a third smaller
-    in a file; signs stay.
-    """
+    """Values to 13 significant bits, a relative error of at most 2**-13, and a third smaller in a file."""
     mantissa, exponent = np.frexp(np.asarray(values, dtype=np.float32))
     return np.ldexp(np.round(mantissa * 8192) / 8192, exponent)

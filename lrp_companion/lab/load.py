@@ -167,12 +167,8 @@ class TextRun(Run):
 
     def agreement(self, explainers: Sequence[str] | Mapping[str, Explanation] | None = None) -> xr.DataArray:
         """r of every example under every choice of the run, with the axes explainer, site, tokens, map,
-        removal, target, statistic and example.
-
-        Parameters
-        ----------
-        explainers : methods of the run, or names for methods and masks (sets of bypassed layers), which were
-            run with Pearson's r only; None: all methods.
+        removal, target, statistic and example: of methods (None: all), or by name of methods and masks (sets
+        of bypassed layers), which were run with Pearson's r only.
         """
         names = self.methods if explainers is None else explainers
         named = names if isinstance(names, Mapping) else {name: name for name in names}
@@ -288,8 +284,8 @@ class TextRun(Run):
 
 def loo_maps(after: np.ndarray, target: int, *, multi_label: bool) -> np.ndarray:
     """LOO (..., target, T) of every output from logits (..., 1 + T, C) of the whole text and without each
-    token; with `multi_label` a probability is a sigmoid, and a margin is NaN: there is none. Of one output (a
-    regression) both are NaN.
+    token; with `multi_label` a probability is a sigmoid and a margin NaN, of one output (a regression) both
+    are NaN.
     """
     logit = after[..., target]
     margin = probability = np.full_like(logit, np.nan)
@@ -380,10 +376,8 @@ class MnistGridRun(DigitRun):
         return nets.loc[variant].loc[self.seeds].to_numpy()
 
     def values(self, variant: int, explainer: str, pair: str, *, map: str = "raw") -> np.ndarray:
-        """r of "left-right", "left-LOO" or "right-LOO", shape (seeds, images).
-
-        Dividing maps by their sums changes r by the product of the signs only; dividing by sum |R| changes
-        nothing.
+        """r of "left-right", "left-LOO" or "right-LOO", shape (seeds, images); dividing maps by their sums
+        changes r by the product of the signs only.
         """
         r = self.rows[f"r {pair}"].sel(variant=variant, explainer=explainer).values.astype(np.float64)
         if map == "raw":
@@ -414,12 +408,8 @@ class AnswerRun(Run):
         return len(self.r()["example"])
 
     def r(self) -> xr.DataArray:
-        """r with LOO.
-
-        Returns
-        -------
-        DataArray with the axes explainer, statistic, of and example. `of` is "tokens", the mean over the
-        tokens of an answer, or "sum", r of the two maps summed over the answer. NaN where r is undefined.
+        """r with LOO, axes explainer, statistic, of and example. `of` is "tokens", the mean over the tokens
+        of an answer, or "sum", r of the two maps summed over the answer. NaN where r is undefined.
         """
         return self.once("r", self._read_r)
 

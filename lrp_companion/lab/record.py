@@ -80,11 +80,9 @@ class Record:
 
     @cached_property
     def r(self) -> xr.DataArray:
-        """Agreement with LOO of every method in every text, under every choice that was measured.
-
-        Axes: explainer, site, tokens, map, removal, target, statistic, text; of several trainings, training
-        first. NaN where r is undefined. (An axis called method could not be chosen from: `sel` has an option
-        of that name.)
+        """Agreement with LOO of every method in every text, under every choice that was measured; NaN where r
+        is undefined. Axes: explainer (`sel` has an option called method), site, tokens, map, removal, target,
+        statistic, text; of several trainings, training first.
         """
         return self._of_each(_r_of)
 
@@ -234,7 +232,8 @@ def interval(values: Any) -> Any:
     if not isinstance(values, xr.DataArray):
         return bootstrap_mean(values)
     rest = [str(name) for name in values.dims if name not in ("training", "text")]
-    columns = values.transpose(*rest, ..., "text").values.reshape(-1, *_samples(values))
+    samples = [values.sizes[name] for name in ("training", "text") if name in values.dims]
+    columns = values.transpose(*rest, ..., "text").values.reshape(-1, *samples)
     several = "training" in values.dims
     means = [mean_over(dict(enumerate(c))) for c in columns] if several else bootstrap_columns(list(columns))
     if not rest:
@@ -246,10 +245,6 @@ def interval(values: Any) -> Any:
 
 
 PARTS = ("mean", "low", "high", "n")
-
-
-def _samples(values: xr.DataArray) -> list[int]:
-    return [values.sizes[name] for name in ("training", "text") if name in values.dims]
 
 
 def _r_of(part: Any) -> xr.DataArray:

@@ -333,10 +333,8 @@ class TextJobs(Jobs):
 
 
 def _at_site(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
-    """A map at a site; NaN where its parts cancel up to rounding.
-
-    They do for input x gradient at the whole embedding sum, because the LayerNorm after it removes every
-    scale.
+    """A map at a site; NaN where its parts cancel up to rounding, as those of input x gradient do at the
+    whole embedding sum: the LayerNorm after it removes every scale.
     """
     scores = scores_at(parts, site)
     size = sum(np.abs(part).sum() for part in parts.values())
@@ -383,9 +381,8 @@ def is_own(data: Dataset) -> bool:
 
 
 def settings_of(data: Dataset) -> dict[str, Any]:
-    """How a data set is run: the chunk of a curve's step, and the removals.
-
-    The user's own texts are run like SST-2, or like IMDB if the median text is long.
+    """The chunk of a curve's step, and the removals: of the user's own texts SST-2's, or IMDB's if the median
+    text is long.
     """
     if not is_own(data):
         return SETTINGS[choose("run", "task", data.name, tuple(SETTINGS))]

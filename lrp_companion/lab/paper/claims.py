@@ -142,9 +142,6 @@ def claims(runs: Sequence[AnyRun], *, trained_again: Sequence[AnyRun] = ()) -> l
     On texts every effect in r is measured under the three `PROTOCOLS`, by Pearson and, where the records have
     it, by rank; on digits for raw maps and for maps that sum to one. Runs of models that were trained again
     count only where a claim compares two data sets, which needs runs of one model on both.
-
-    >>> [claim.verdict for claim in claims([])][:2]
-    ['not testable here', 'not testable here']
     """
     known = named(runs)
     out = [_tested(number, spec, known) for number, spec in enumerate(SPECS, 1)]
@@ -268,11 +265,7 @@ def _paper_value(spec: Spec) -> Callable[[Any], float]:
 
 
 def _smaller_gain(number: int, runs: Sequence[AnyRun]) -> Claim:
-    """CP-LRP's gain over AttnLRP on SST minus that on IMDB, for each model that was run on both.
-
-    The examples are not the same, so the limits of the difference come from those of the two means (Zou and
-    Donner 2008).
-    """
+    """CP-LRP's gain over AttnLRP on SST minus that on IMDB, for each model that was run on both."""
     printed = {(row["dataset"], row["method"]): row["loo_r"] for row in paper_table("table2")}
     gains = [printed[name, "CP-LRP"] - printed[name, "AttnLRP"] for name in ("SST", "IMDB")]
     effects = []
@@ -295,9 +288,7 @@ def _smaller_gain(number: int, runs: Sequence[AnyRun]) -> Claim:
 
 def independent_difference(a: Interval, b: Interval) -> Interval:
     """Difference of two means over different examples, with limits from theirs (Zou and Donner 2008):
-    d - sqrt((m1 - low1)**2 + (high2 - m2)**2), d + sqrt((high1 - m1)**2 + (m2 - low2)**2).
-
-    Its n is the smaller one.
+    d - sqrt((m1 - low1)**2 + (high2 - m2)**2), d + sqrt((high1 - m1)**2 + (m2 - low2)**2); n is the smaller.
     """
     d = a.mean - b.mean
     low = d - math.hypot(a.mean - a.low, b.high - b.mean)

@@ -12,24 +12,16 @@ from lrp_companion.lab.load import AnswerRun, AnyRun, Explanation, MnistGridRun,
 from lrp_companion.lab.paper.published import DATA, on_paper_data, paper_table
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
+from lrp_companion.registry import label_of
 from lrp_companion.schema import DEFAULT_PROTOCOL, NONE, Protocol, mask_label, path_masks
 
 Row = dict[str, Any]
 MAP_SUFFIXES = {"raw": "", "sum-to-one": " (sum-to-one)"}
 PAIRS = {"left-right": "left_vs_right", "left-LOO": "right_vs_loo", "right-LOO": "left_vs_loo"}
 """Pair of maps in a run, and the paper's column for the same product, see `published`."""
-PAIR_NAMES = {
-    "left-right": "(QKᵀ)V with Q(KᵀV)",
-    "left-LOO": "(QKᵀ)V with LOO",
-    "right-LOO": "Q(KᵀV) with LOO",
-}
-PAPER_METHODS = {
-    "loo": "LOO",
-    "ig": "IG",
-    "rollout": "AttentionRollout",
-    "attnlrp": "AttnLRP",
-    "cp-lrp": "CP-LRP",
-}
+PAIR_NAMES = dict(zip(PAIRS, ("(QKᵀ)V with Q(KᵀV)", "(QKᵀ)V with LOO", "Q(KᵀV) with LOO"), strict=True))
+PAPER_METHODS = {name: label_of(name) for name in ("loo", "ig", "attnlrp", "cp-lrp")}
+PAPER_METHODS["rollout"] = "AttentionRollout"
 CURVES = ("lerf", "morf", "delta")
 HUB = {"sst2": "textattack/bert-base-uncased-SST-2", "imdb": "fabriceyhc/bert-base-uncased-imdb"}
 """The paper's two classifiers."""
