@@ -30,7 +30,7 @@ from lrp_companion.methods.common import (
     targets_of,
     to_numpy,
 )
-from lrp_companion.propagation import MEMORY, all_masks, parts_and_angles, relevance_parts, some_masks
+from lrp_companion.propagation import MEMORY, all_masks, parts_and_angles, relevance_parts
 from lrp_companion.registry import PASSES, Style, called, method, print_of
 from lrp_companion.rules import RULES
 from lrp_companion.schema import Lattice
@@ -168,11 +168,9 @@ def lrp(
         start = output_gradient(logits, chosen, request.output, multi_label=clf.multi_label)
         start = start if len(rows) == len(ids) else start.unsqueeze(1)  # (R, 1, C) back to one text
         with exchanging(rules.rules) if prints else nullcontext() as own:
-            if rotated:
-                walked, tables = parts_and_angles(tape, start, mask, epsilon=eps)
-                walked["position"] = _of_rotations(walked["word"], tables, positions)
-            else:
-                walked = some_masks(tape, start, [mask], epsilon=eps)[mask]
+            walked, tables = parts_and_angles(tape, start, mask, epsilon=eps)
+        if rotated:
+            walked["position"] = _of_rotations(walked["word"], tables, positions)
         if own is not None:
             choices["rules"] = tuple((name, prints[name]) for name in prints if name in own.acted)
             if not own.acted:
