@@ -19,7 +19,7 @@ import sysconfig
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -201,43 +201,43 @@ def print_of(function: Any) -> str:
 
     def take(one: Any) -> None:
         digest.update(type(one).__name__.encode())
-        if isinstance(one, (tuple, list)):
-            for part in one:
-                take(part)
-        elif isinstance(one, CodeType):
-            take((one.co_code, one.co_names, one.co_consts))
-        elif id(one) not in seen:
-            parts = _parts(one)
-            if isinstance(parts, tuple):
-                seen[id(one)] = one  # it may lead back to itself
-                take(parts)
-            digest.update(repr(parts).encode() if isinstance(parts, (str, bytes)) else b"")
+        parts: Any = one
+        if isinstance(one, CodeType):
+            parts = one.co_code, one.co_names, one.co_consts
+        elif id(one) in seen:  # it has led back to itself
+            return
+        elif isinstance(one, Mapping):
+            parts = [*one.items()]
+        elif isinstance(one, (set, frozenset)):
+            parts = sorted(map(repr, one))
+        elif isinstance(one, partial):
+            parts = one.func, one.args, one.keywords
+        elif hasattr(one, "__func__"):
+            parts = one.__func__, one.__self__
+        elif isinstance(one, FunctionType) and not one.__code__.co_filename.startswith(LIBRARIES):
+            cells = [cell.cell_contents for cell in one.__closure__ or ()]
+            outside = _read(one.__code__, one.__globals__)
+            parts = one.__code__, one.__defaults__, one.__kwdefaults__, cells, outside
+        elif isinstance(one, type):
+            parts = one.__qualname__, [f for f in vars(one).values() if isinstance(f, FunctionType)]
+        elif isinstance(one, (FunctionType, ModuleType)):
+            parts = f"{getattr(one, '__module__', '')}.{one.__name__}".encode()
+        elif hasattr(one, "__array__"):
+            array = np.asarray(on_cpu(one))
+            parts = str(array.dtype), array.shape, array.tobytes()
+        elif hasattr(one, "__dict__"):
+            parts = type(one), vars(one)
+        elif not isinstance(one, (tuple, list)):
+            parts = repr(one).partition(" at 0x")[0].encode()
+        if isinstance(parts, bytes):
+            digest.update(parts)
+        elif not isinstance(one, (tuple, CodeType)):
+            seen[id(one)] = one
+        for part in () if isinstance(parts, bytes) else parts:
+            take(part)
 
     take(function)
     return digest.hexdigest()[:8]
-
-
-def _parts(one: Any) -> tuple[Any, ...] | str | bytes:
-    """What an object is made of, or what tells it from others of its type."""
-    if isinstance(one, partial):
-        return one.func, one.args, one.keywords
-    if isinstance(one, MethodType):
-        return one.__func__, one.__self__
-    if isinstance(one, FunctionType) and not one.__code__.co_filename.startswith(LIBRARIES):
-        cells = [cell.cell_contents for cell in one.__closure__ or ()]
-        return one.__code__, one.__defaults__, one.__kwdefaults__, cells, _read(one.__code__, one.__globals__)
-    if isinstance(one, type):
-        return one.__qualname__, [f for f in vars(one).values() if isinstance(f, FunctionType)]
-    if isinstance(one, Mapping):
-        return tuple(one.items())
-    if hasattr(one, "__array__"):
-        array = np.asarray(on_cpu(one))
-        return str(array.dtype), array.shape, array.tobytes()
-    if isinstance(one, (set, frozenset)):
-        return str(sorted(map(repr, one)))
-    if isinstance(one, (FunctionType, BuiltinFunctionType, ModuleType)):
-        return f"{getattr(one, '__module__', '')}.{one.__name__}"
-    return (type(one), vars(one)) if hasattr(one, "__dict__") else repr(one).partition(" at 0x")[0]
 
 
 def _read(code: CodeType, known: Mapping[str, Any]) -> list[Any]:

@@ -13,7 +13,6 @@ Equation numbers are those of You et al. 2025 (arXiv 2510.18810). `eps` is the s
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -52,35 +51,22 @@ class Row:
 
 @dataclass(frozen=True)
 class Rule:
-    """A relevance rule: its name, its function, and its rows in the table of the book.
-
-    A function in its place returns `g` where `gives` says, and may take `further` values, besides those that
-    the rule takes; no `gives`: nothing takes its place.
-    """
+    """A relevance rule: its name, its function, and its rows in the table of the book."""
 
     name: str
     function: Callable[..., Any]
     rows: tuple[Row, ...]
-    gives: tuple[str, ...] = ()
-    further: tuple[str, ...] = ()
-
-    @property
-    def takes(self) -> tuple[str, ...]:
-        """Names of the values that a function in its place may take."""
-        return (*inspect.signature(self.function).parameters, *self.further)
 
 
 RULES: dict[str, Rule] = {}
 """Every rule by name, in the order of this file; the book's table and the tests of all rules read it."""
 
 
-def rule(
-    *rows: Row, gives: tuple[str, ...] = (), further: tuple[str, ...] = ()
-) -> Callable[[Function], Function]:
-    """Register the decorated function as a relevance rule, under its own name; `Rule` has the arguments."""
+def rule(*rows: Row) -> Callable[[Function], Function]:
+    """Register the decorated function as a relevance rule, under its own name."""
 
     def register(function: Function) -> Function:
-        RULES[function.__name__] = Rule(function.__name__, function, rows, gives, further)
+        RULES[function.__name__] = Rule(function.__name__, function, rows)
         return function
 
     return register
@@ -128,8 +114,6 @@ def _transposed_product(a: Tensor, g: Tensor) -> Tensor:
         "Eq. (1) {cite}`bach2015pixel`",
         r"$g_x = W^\top (s_\varepsilon(z) \odot g_z)$",
     ),
-    gives=("x",),
-    further=("x", "bias"),
 )
 def linear(g_z: Tensor, weight: Tensor, z: Tensor, *, eps: float = 0.0) -> Tensor:
     """Epsilon rule for `z = x W^T + b`, Eq. (1): `g_x = (s_eps(z) g_z) W`; the bias keeps its share.
@@ -190,7 +174,6 @@ def add(g_z: Tensor, z: Tensor, *, eps: float = 0.0) -> Tensor:
         "as for $O = AV$, with $Z$ as the output",
         beyond=True,
     ),
-    gives=("a", "b"),
 )
 def matmul(
     g_o: Tensor,
@@ -225,8 +208,6 @@ def matmul(
         "Eq. (5) {cite}`achtibat2024attnlrp`",
         r"$g_Z = A \odot (g_A - \sum_i A_i\, g_{A_i})$",
     ),
-    gives=("z",),
-    further=("z",),
 )
 def softmax(g_a: Tensor, a: Tensor) -> Tensor:
     """Taylor rule for `a = softmax(z)` over the last axis, Eq. (5): the plain Jacobian on `g`.
@@ -250,8 +231,6 @@ def softmax(g_a: Tensor, a: Tensor) -> Tensor:
         "section 2.3 {cite}`ali2022xai`",
         r"$g_V = A^\top (s_\varepsilon(O) \odot g_O)$, $\; g_A = 0$",
     ),
-    gives=("v",),
-    further=("v",),
 )
 def attention_values(g_o: Tensor, a: Tensor, o: Tensor, *, eps: float = 0.0) -> Tensor:
     """CP-LRP's rule for `o = a v`: the attention `a` is a constant, so the values receive everything.
@@ -274,8 +253,6 @@ def attention_values(g_o: Tensor, a: Tensor, o: Tensor, *, eps: float = 0.0) -> 
         "{cite}`ali2022xai`",
         r"$h = \gamma\, s_\varepsilon(y) \odot g_y / \sigma$, $\; g_x = h - \bar h$",
     ),
-    gives=("x",),
-    further=("x", "beta"),
 )
 def layer_norm(g_y: Tensor, gamma: Tensor, sd: Tensor, y: Tensor, *, eps: float = 0.0) -> Tensor:
     """Rule for `y = gamma (x - mean x) / sd + beta` with `sd` held constant; beta keeps its share.
@@ -300,8 +277,6 @@ def layer_norm(g_y: Tensor, gamma: Tensor, sd: Tensor, y: Tensor, *, eps: float 
         r"$g_x = \gamma\, s_\varepsilon(y) \odot g_y / \rho$",
         beyond=True,
     ),
-    gives=("x",),
-    further=("x",),
 )
 def rms_norm(g_y: Tensor, gamma: Tensor, rms: Tensor, y: Tensor, *, eps: float = 0.0) -> Tensor:
     """Rule for `y = gamma x / rms(x)` with `rms` held constant: `g_x = gamma s_eps(y) g_y / rms`, Eq. (1).
@@ -394,7 +369,6 @@ def turn(x: Tensor) -> Tensor:
         r"$\; g_u = \tfrac12 a \odot s_{\varepsilon/2}(h) \odot g_h$",
         beyond=True,
     ),
-    gives=("a", "u"),
 )
 def gated(
     g_h: Tensor,
@@ -503,8 +477,6 @@ def gated_values(g_h: Tensor, a: Tensor, h: Tensor, *, eps: float = 0.0) -> Tens
         r"$g_z = g_y \odot \varphi(z)/z$, and $\varphi'(0)$ at $z = 0$",
         also=("slope",),
     ),
-    gives=("z",),
-    further=("z", "y", "activation"),
 )
 def elementwise(g_y: Tensor, slope: Tensor) -> Tensor:
     """Identity rule for an activation function `y = phi(z)`: `R_z = R_y`, so `g_z = g_y phi(z) / z`.

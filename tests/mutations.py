@@ -207,6 +207,13 @@ terminal = of("terminal.py", "test_terminal.py")
 compute = of("loading/comparison.py", "test_compute.py")
 answer_jobs = of("lab/review_jobs.py", "test_answer_runs.py")
 answer_run = of("lab/load.py", "test_answer_runs.py")
+
+
+def own_rule(name: str, old: str, new: str, *, file: str = "tape/steps.py") -> Mutation:
+    """A mutation of what only rules of one's own need."""
+    return of(file, "test_own_rules.py")(name, old, new)
+
+
 word_table = of("lab/word_table.py", "test_word_table.py")
 
 # fmt: off
@@ -438,6 +445,12 @@ MUTATIONS: list[Mutation] = [
     word_table("other numbers of tokens", "if not np.array_equal(text.special, special):", "if False:"),
     Mutation("rules: a run forgets the shares", "lab/review_jobs.py", "np.asarray(rules.shares, dtype=float)",
              "np.zeros(4)", ("test_own_rules.py::test_a_run_knows_the_shares_of_a_rule_set",)),
+    own_rule("keys that are closed get relevance", "g_scores.masked_fill_(self.attention == 0, 0.0)", "pass",
+             file="tape/attention.py"),
+    own_rule("what is returned is added to in place", "one.to(g.dtype, copy=True)", "one"),
+    own_rule("arguments may be changed", "before != [one._version for one in tensors]", "False"),
+    own_rule("other rules pass as the same", "outside = _read(one.__code__, one.__globals__)", "outside = 0",
+             file="registry.py"),
     Mutation("dots: a word is a method", "show/figures.py", " if plain else styles(rows)",
              " if [] else styles(rows)",
              ("test_word_table.py::test_a_word_that_is_a_methods_name_stays_a_word",)),

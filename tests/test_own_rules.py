@@ -22,9 +22,10 @@ from lrp_companion.cli import main
 from lrp_companion.lab.execute import execute
 from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.registry import METHODS, forget, print_of
+from lrp_companion.tape.steps import EXCHANGEABLE
 
 BOOK = Path(__file__).resolve().parents[1] / "book" / "your_model.md"
-EXCHANGEABLE = {name: rule.function for name, rule in rules.RULES.items() if rule.gives}
+LIBRARY = {name: rules.RULES[name].function for name in EXCHANGEABLE}
 
 
 @contextmanager
@@ -49,7 +50,7 @@ def test_the_package_s_own_rules_change_nothing(family: str, bypass: list[int]) 
     clf = loaded(family)
     for options in ({}, {"epsilon": 0.1}, {"target": "all"}):
         expected = lrp.attribute(clf, list(TEXTS), method="lrp", bypass=bypass, **options)
-        with own(EXCHANGEABLE, bypass=bypass) as mine:
+        with own(LIBRARY, bypass=bypass) as mine:
             got = lrp.attribute(clf, list(TEXTS), method=mine, **options)
         assert [one.scores.tobytes() for one in got] == [one.scores.tobytes() for one in expected]
     acted = {name for name, _ in got[0].choices["rules"]}

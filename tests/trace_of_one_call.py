@@ -14,8 +14,8 @@ from typing import Any
 import lrp_companion as lrp
 
 HOME = str(Path(lrp.__file__).parent) + "/"
-BOUNDS = {"files": 16, "functions": 115, "calls": 959, "calls outside rules and tape": 83, "tokenizer": 1}
-"""None may grow. Rules, tape and wirings are 7 of the files, 59 of the functions, and all but 83 calls."""
+BOUNDS = {"files": 16, "functions": 108, "calls": 940, "calls outside rules and tape": 81, "tokenizer": 1}
+"""None may grow. Rules, tape and wirings are 7 of the files, 54 of the functions, and all but 81 calls."""
 ARITHMETIC = ("rules.py", "propagation.py", "tape/", "families/wiring.py")
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
@@ -454,7 +455,7 @@ class Wiring:
         assert self.position is not None
         return self.position.num_embeddings - self.first_position
 
-    @property
+    @cached_property
     def gated(self) -> bool:
         """Whether a layer's MLP is a product of two activations."""
         return any(layer.gate is not None for layer in self.layers)

@@ -209,7 +209,7 @@ def class_numbers(
 
 def targets_of(clf: Classifier, target: Target, count: int) -> list[int | None]:
     """`class_numbers` for a classifier's inputs; a language model's classes may be given by their text."""
-    return class_numbers(target, count, clf.labels, clf.class_of)
+    return [None] * count if target is None else class_numbers(target, count, clf.labels, clf.class_of)
 
 
 def _class_of(target: Any, labels: Sequence[str]) -> int:
@@ -315,6 +315,8 @@ def read_output(logits: Tensor, targets: Tensor, output: str, *, multi_label: bo
 
 def output_gradient(logits: Tensor, targets: Tensor, output: str, *, multi_label: bool) -> Tensor:
     """The start of relevance, d output / d logits, (B, C): one-hot for a logit, contrastive for a margin."""
+    if output == "logit":
+        return torch.zeros_like(logits).scatter(-1, targets[:, None], 1.0)
     with torch.enable_grad():
         leaf = logits.detach().clone().requires_grad_(True)
         values = read_output(leaf, targets, output, multi_label=multi_label)

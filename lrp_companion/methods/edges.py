@@ -18,8 +18,8 @@ more attention, with equal weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,7 @@ from lrp_companion.attribution import Attribution
 from lrp_companion.checks import ModelError, choose
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.loading.comparison import as_recorded
-from lrp_companion.methods.common import Request, classes_of, targets_of, to_numpy, watch
+from lrp_companion.methods.common import Request, classes_of, targets_of, to_numpy
 from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
 from lrp_companion.methods.perturbation import asked_logits
 from lrp_companion.registry import method
@@ -216,8 +216,8 @@ def secant_mask_gradient(
     choose("attribute", "special", special, ("exact", "secant"))
     plan(1, groups, nodes, seed)
     out = list[Any]([None] * len(request.texts))
-    one_group = groups == 1
-    for rows, ids, mask, further in request.batches(shared=False) if one_group else _one_by_one(request):
+    one_group, alone = groups == 1, replace(request, batch_tokens=1)
+    for rows, ids, mask, further in (request if one_group else alone).batches(shared=False):
         inputs = ids, mask, further
         tape, chosen, values, g = _at_reads(request, rows, *inputs)
         lost = removals(tape)
@@ -240,11 +240,6 @@ def secant_mask_gradient(
         request.record(text, scores, **known)
         for text, (scores, known) in zip(request.texts, out, strict=True)
     ]
-
-
-def _one_by_one(request: Request) -> Iterator[tuple[list[int], Tensor, Tensor, dict[str, Any]]]:
-    for i in watch(range(len(request.texts)), progress=request.progress, label=request.name):
-        yield [i], *request.clf.batch([request.texts[i]])
 
 
 def _at_reads(

@@ -30,12 +30,11 @@ from lrp_companion.methods.common import (
     targets_of,
     to_numpy,
 )
-from lrp_companion.propagation import MEMORY, all_masks, parts_and_angles, relevance_parts, some_masks
+from lrp_companion.propagation import MEMORY, all_masks, parts_and_angles, relevance_parts
 from lrp_companion.registry import PASSES, Style, called, method, print_of
-from lrp_companion.rules import RULES
 from lrp_companion.schema import Lattice
 from lrp_companion.tape.attention import HALVES, PATHS, PathCut, Shares
-from lrp_companion.tape.steps import CAUSES, GATES, exchanging, keeps, metered
+from lrp_companion.tape.steps import CAUSES, EXCHANGEABLE, GATES, exchanging, keeps, metered, taken
 
 POSITIONS = ("absolute", "signed")
 """How the relevance of rotations is added up over layers; the published way is "absolute"."""
@@ -168,11 +167,9 @@ def lrp(
         start = output_gradient(logits, chosen, request.output, multi_label=clf.multi_label)
         start = start if len(rows) == len(ids) else start.unsqueeze(1)  # (R, 1, C) back to one text
         with exchanging(rules.rules) if prints else nullcontext() as own:
-            if rotated:
-                walked, tables = parts_and_angles(tape, start, mask, epsilon=eps)
-                walked["position"] = _of_rotations(walked["word"], tables, positions)
-            else:
-                walked = some_masks(tape, start, [mask], epsilon=eps)[mask]
+            walked, tables = parts_and_angles(tape, start, mask, epsilon=eps)
+        if rotated:
+            walked["position"] = _of_rotations(walked["word"], tables, positions)
         if own is not None:
             choices["rules"] = tuple((name, prints[name]) for name in prints if name in own.acted)
             if not own.acted:
@@ -279,7 +276,8 @@ def rule_set(
     >>> sorted(upper.mask(6))
     [4, 5, 6]
     >>> thirds = rule_set("thirds", cut=("key", "special"), shares=((1 / 3, 2 / 3), (0.5, 0.5)))
-    >>> gentle = rule_set("gentle", rules={"softmax": lambda g_a, a: 0.5 * RULES["softmax"].function(g_a, a)})
+    >>> from lrp_companion import rules
+    >>> gentle = rule_set("gentle", rules={"softmax": lambda g_a, a: 0.5 * rules.softmax(g_a, a)})
     >>> from lrp_companion.registry import forget
     >>> forget("upper-half"), forget("thirds"), forget("gentle")
     (None, None, None)
@@ -297,8 +295,7 @@ def rule_set(
         got, expected = f"shares {shown(shares)}", "two pairs of shares, each summing to 1"
         raise InputError("rule_set", got=got, expected=expected, hint="such as ((0.5, 0.5), (0.5, 0.5))")
     for operation, function in (rules or {}).items():
-        choose("rule_set", "rule", operation, [known for known, rule in RULES.items() if rule.gives])
-        takes = RULES[operation].takes
+        takes = taken(choose("rule_set", "rule", operation, [*EXCHANGEABLE]))
         for one in inspect.signature(function).parameters.values():
             by_name = one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
             if not by_name or (one.default is one.empty and one.name not in takes):

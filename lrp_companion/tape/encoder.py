@@ -68,8 +68,7 @@ class Readout:
 
     def of_largest(self, x: Tensor) -> Readout:
         """The same for states x (B, T, D): of a maximum, which token each coordinate is read from."""
-        if not self.largest or self.weights is None:
-            return self
+        assert self.weights is not None
         place = x.masked_fill(self.weights.to(x.device).unsqueeze(-1) == 0, -torch.inf).argmax(
             1, keepdim=True
         )
@@ -246,11 +245,11 @@ class Encoder:
         count = len(w.layers) + 1
         kept = [keep] * count if keep is None or isinstance(keep, Tensor) else list(keep)
         heard = _heard(w, attention_mask, kept[0]) if w.masks_whole else None
-        embedding = self._embedding(self.embed(input_ids) if word is None else word, types, heard)
+        embedding = self._embedding(w.word(input_ids) if word is None else word, types, heard)
         x = embedding.output
         # made once for all layers of a kind: rotations, which keys are closed to which queries, and a bias
         places = self.position_ids(input_ids.shape[1], x.device)
-        turned = _turned(w, x, places, attention_mask, factors=angles_as_factors)
+        turned = {} if w.rotary is None else _turned(w, x, places, attention_mask, angles_as_factors)
         closed = _closed(w, attention_mask)
         bias = () if w.score_bias is None else (w.score_bias(places, places).to(x.device),)
         relative = w.layers[0].relative
@@ -271,7 +270,7 @@ class Encoder:
             layers.append(RecomputedLayer.of(run, x) if self.recompute else run(x))
             x = layers[-1].output
         x, final_norm = run_steps(x, (w.final_norm, None))
-        readout = readout.of_largest(x)
+        readout = readout.of_largest(x) if readout.largest else readout
         # (B, T, D) to (B, D), or (B, 2 D)
         pooled = readout.read(x) if more[-1] is None else readout.read(x) + more[-1]
         x, steps = run_steps(pooled, *w.head)
@@ -314,15 +313,13 @@ def _wired(family: str, model: nn.Module) -> Wiring:
 
 
 def _turned(
-    wiring: Wiring, x: Tensor, positions: Tensor, attention_mask: Tensor, *, factors: bool
+    wiring: Wiring, x: Tensor, positions: Tensor, attention_mask: Tensor, factors: bool
 ) -> dict[str | None, Angles]:
-    """The rotations of a forward pass, one for each kind of layer; none where a network has no rotations.
+    """The rotations of a forward pass, one for each kind of layer.
 
     Where they depend on a text's length they are made for each length in the batch: a text is turned as it is
     alone, whatever is in the batch with it.
     """
-    if wiring.rotary is None:
-        return {}
     lengths: list[int] = []
     if wiring.rotary_from is not None:  # tokens of each text, up to the last one that is not padding
         places = torch.arange(1, attention_mask.shape[1] + 1, device=attention_mask.device)
@@ -365,9 +362,8 @@ def _closed(wiring: Wiring, attention_mask: Tensor) -> dict[int | None, Tensor |
     out: dict[int | None, Tensor | None] = {}
     for window in {layer.window for layer in wiring.layers}:
         by_place = closed_by_place(wiring, window, places, places)
-        if by_place is None or padding is None:
-            out[window] = padding if by_place is None else by_place
-        else:
+        out[window] = padding if by_place is None else by_place
+        if by_place is not None and padding is not None:
             out[window] = by_place | padding
     return out
 

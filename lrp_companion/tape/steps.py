@@ -30,6 +30,24 @@ metering = _METER.get
 Activation = Callable[[Tensor], Tensor]
 
 
+EXCHANGEABLE = {
+    "linear": (("x",), ("x", "bias")),
+    "elementwise": (("z",), ("z", "y", "activation")),
+    "layer_norm": (("x",), ("x", "beta")),
+    "rms_norm": (("x",), ("x",)),
+    "softmax": (("z",), ("z",)),
+    "matmul": (("a", "b"), ()),
+    "attention_values": (("v",), ("v",)),
+    "gated": (("a", "u"), ()),
+}
+"""The rules that a function may stand in for: where it returns `g`, and what more than they it may take."""
+
+
+def taken(name: str) -> tuple[str, ...]:
+    """What a function in place of a rule may take."""
+    return (*inspect.signature(rules.RULES[name].function).parameters, *EXCHANGEABLE[name][1])
+
+
 class Exchanged(dict[str, Callable[..., Any]]):
     """Functions that stand in for rules, by the rules' names; `acted` are those that were called."""
 
@@ -39,21 +57,21 @@ class Exchanged(dict[str, Callable[..., Any]]):
         """What the function in place of a rule returns, from the rule's own arguments and further values, as
         far as it takes them; `InputError` unless these are finite `g` of the right shapes.
         """
-        function, rule = self[name], rules.RULES[name]
-        known = dict(zip(rule.takes, given, strict=False)) | further
+        function, (gives, _) = self[name], EXCHANGEABLE[name]
+        known = dict(zip(taken(name), given, strict=False)) | further
         tensors = [one for one in known.values() if isinstance(one, Tensor)]
         before = [one._version for one in tensors]
         out = function(**{key: known[key] for key in inspect.signature(function).parameters if key in known})
         parts = out if isinstance(out, tuple) else (out,)
         shapes = [tuple(one.shape) if isinstance(one, Tensor) else type(one).__name__ for one in parts]
         # g may have more axes in front than what the forward pass kept
-        g, inputs = given[0], [known[key] for key in rule.gives]
+        g, inputs = given[0], [known[key] for key in gives]
         wanted = [(*g.shape[: g.ndim - one.ndim], *one.shape) for one in inputs]
         fault = "" if shapes == wanted else f"of shape {', '.join(map(str, shapes))}"
         fault = fault or ("" if all(one.isfinite().all() for one in parts) else "that is not finite")
         if fault or before != [one._version for one in tensors]:
             got = f"{called(function)!r} in place of {name}: g {fault or 'and changed arguments'}"
-            expected = f"finite g at {', '.join(rule.gives)} of shape {', '.join(map(str, wanted))}"
+            expected = f"finite g at {', '.join(gives)} of shape {', '.join(map(str, wanted))}"
             hint = "return a new tensor, or several as a tuple"
             raise InputError("rules", got=got, expected=expected, hint=hint)
         self.acted.add(name)
