@@ -4,6 +4,8 @@ between embeddings.
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -14,12 +16,14 @@ from lrp_book.records.embedding_shift import (
     r_after,
     shifted,
 )
+from lrp_book.records.entropy import entropy_of
 from lrp_book.records.mask_gradient_error import (
     PARTS,
     error_parts,
     error_stages,
     head_steps,
 )
+from scipy import stats
 
 import lrp_companion as lrp
 from lrp_companion.tape.attention import Context
@@ -197,3 +201,13 @@ def test_an_adversarial_shift_lowers_r(companion):
     assert np.nanmean(r_after(explained, low)) < np.nanmean(r_after(explained))
     (again,) = lrp.attribute(shifted(companion, low), FILMS[1], method="attnlrp")
     assert again.scores == pytest.approx(explained[1].relevance(low), abs=1e-5)
+
+
+def test_entropy_is_that_of_the_networks_own_attention(clf):
+    (text,), network = clf.encode(TEXT), copy.deepcopy(clf.network)
+    network.set_attn_implementation("eager")
+    ids = torch.tensor([text.input_ids])
+    with torch.no_grad():
+        attentions = network(input_ids=ids, output_attentions=True).attentions
+    slow = [float(np.mean([stats.entropy(row) for head in of[0] for row in head])) for of in attentions]
+    np.testing.assert_allclose(entropy_of(clf, text), slow, rtol=1e-9)

@@ -203,7 +203,8 @@ def against_entropy(results: str = str(RESULTS)) -> Iterator[dict[str, str]]:
         for path, steps in paths.items():
             along = r.sel(site=at.site, tokens=at.tokens, bypassed=steps).transpose("text", "bypassed")
             gain = np.diff(along.values) * (1 if steps[0] == "none" else -1)
-            found = pd.DataFrame(gain, entropy.index).corrwith(entropy, axis=1, method="spearman")
+            ranks = pd.DataFrame(gain, entropy.index).rank(axis=1)
+            found = ranks.corrwith(entropy.rank(axis=1), axis=1)
             yield {"r": counted, "path": path, "rank correlation": number(interval(found.to_numpy()))}
 
 
