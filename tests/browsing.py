@@ -160,10 +160,12 @@ def watched(page: Any) -> Watch:
         if address.scheme not in ("data", "blob", "file") and address.hostname != "127.0.0.1":
             watch.outside.append(request.url)
 
+    def told(message: Any) -> None:
+        if message.type == "error" and not message.location["url"].endswith("/favicon.ico"):
+            watch.complaints.append(message.text)
+
     page.on("request", asked)
-    page.on(
-        "console", lambda message: watch.complaints.append(message.text) if message.type == "error" else None
-    )
+    page.on("console", told)
     page.on("pageerror", lambda error: watch.complaints.append(str(error)))
     page.on("response", lambda answer: watch.missing.append(answer.url) if answer.status >= 400 else None)
     page.on("requestfailed", lambda request: watch.missing.append(request.url))
