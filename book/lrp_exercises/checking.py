@@ -85,7 +85,11 @@ def examine(exercise: Exercise, function: Function, *, seed: int = SEED) -> Resu
     """Run a function on the cases of several seeds and say what is likely wrong with it."""
     with np.errstate(all="warn"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return _examine(exercise, function, seed)
+        try:
+            return _examine(exercise, function, seed)
+        except Exception as error:
+            told = f"The check itself failed, with {type(error).__name__}: {error}. Does a cell assign to"
+            return Result(exercise.name, False, f"{told} a function of NumPy? Restart the kernel without it.")
 
 
 def _examine(exercise: Exercise, function: Function, seed: int) -> Result:
