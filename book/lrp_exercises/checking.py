@@ -110,8 +110,8 @@ def _examine(exercise: Exercise, function: Function, seed: int) -> Result:
 
     solved = partial(_quietly, exercise, compiled(exercise.solution))
     asked = Asked(exercise, drawn, given, expected, tolerance, call, solved)
-    told = _explain(asked, _slips(exercise, seed))
-    return Result(exercise.name, False, told + _in_place(exercise, drawn, cases))
+    wrong = _explain(asked, _slips(exercise, seed))
+    return Result(exercise.name, False, wrong + _in_place(exercise, drawn, cases))
 
 
 def _in_place(exercise: Exercise, drawn: list[Case], cases: list[Case]) -> str:
@@ -221,7 +221,7 @@ def _array(value: Any, name: str, *, whole: bool) -> np.ndarray:
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
     if isinstance(value, np.ma.MaskedArray):
-        value = value.astype(float).filled(np.nan)
+        value = np.ma.filled(value.astype(float), np.nan)
     try:
         out = np.asanyarray(value)
         if out.dtype == object and not whole:

@@ -137,7 +137,7 @@ def part_of_table(markup: str, columns: str, rows: str) -> str:
 class CellDirective(SphinxDirective):
     """`{cell} PAGE NAME`: what a cell of an executed notebook shows; NAME is its id or a widget's address.
 
-    Options: `state`, of a widget; `alt`, what a picture shows; `after` and `before`, which bound the part of a
+    Options: `state`, of a widget; `alt`, what a picture shows; `after` and `before`, which bound a part of a
     Markdown cell; `columns` and `rows` of a table that are wanted; `bare`, without a link to the notebook;
     `hide`: a widget's `results`, which a deck shows only when asked.
     """
