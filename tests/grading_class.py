@@ -128,6 +128,23 @@ def renamed(notebook: Notebook) -> None:
     without("text-02", "grouped-product", "grouped-product-function")(notebook)
 
 
+def moved(notebook: Notebook) -> None:
+    """One test above everything, one function in its test's cell, one at the end with its gap left open."""
+    function, test = cell(notebook, "grouped-product-function"), cell(notebook, "grouped-product")
+    test.source = f"{function.source}\n\n{test.source}"
+    cell(notebook, "product-loo-function").source = "def loo(values):\n    raise NotImplementedError"
+    above = cell(notebook, "product-rule")
+    rest = [one for one in notebook.cells if one not in (above, function)]
+    notebook.cells = [above, *rest, nbformat.v4.new_code_cell(LOO)]
+
+
+def in_one_cell(notebook: Notebook) -> None:
+    """All cells merged into the first with code, which is locked."""
+    notebook.cells = [one for one in notebook.cells if one.cell_type == "code"]
+    notebook.cells[0].source = "\n\n".join(one.source for one in notebook.cells)
+    del notebook.cells[1:]
+
+
 def other(notebook: Notebook) -> None:
     """The notebook of another assignment, under this one's name."""
     for one in notebook.cells:
@@ -170,6 +187,9 @@ CLASS: dict[str, tuple[str, Change | None, float | None]] = {
     "s26": ("tests deleted, renamed, as text; a function retyped", then(answers(), renamed, last(SHARES)), 3),
     "s27": ("no cells", lambda notebook: notebook.cells.clear(), 0),
     "s28": ("another assignment", then(answers(), other), None),
+    "s29": ("a test above, a function in its test, one below", then(answers(), moved), 3),
+    "s30": ("all in one cell", then(answers(), in_one_cell), 3),
+    "s31": ("a function of NumPy overwritten", then(answers(), first("import numpy\nnumpy.array = 1")), 0),
 }
 
 

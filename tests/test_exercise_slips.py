@@ -178,33 +178,22 @@ product-rule: (relevance / 2 / a, relevance / 2 / b)  # R_a \(divided by a\) and
 product-rule: (relevance * a / 3, relevance * (1 - a / 3))  # changes with a, the right one does not
 product-rule: (np.round(relevance / 2, 3), np.round(relevance / 2, 3))  # rounded to 3 decimals
 attention-values: right(g_o, z, v) / len(z)  # depends on the size of the inputs alone
-attention-values: right(g_o, np.round(z), v)  # whole numbers in place of z
-attention-values: right(g_o, z.astype(np.float16).astype(float), v)  # z in half precision
 attention-values: right(g_o, z, v)[::-1]  # in reverse order
 attention-loo: np.roll(right(z, v), 1)  # in another order
 rms-norm-rule: right(g_y, x, gamma, small) / (1 + x.std(-1, keepdims=True))  # In each row .* same factor
-layer-norm-rule: right(g_y, x, gamma, small) + g_y[:, :1]  # In each row .* added number
 least-shift: right(relevance, g) / g.max()  # On each input .* same factor
 least-shift: right(relevance, g) + 1e-5  # nearly right
-mean-logit: right(logits) / logits[0] if logits[0] else np.inf  # divided by logits.0.
-mean-logit: (logits[0] + logits[-1]) / 2  # changes with the first entry of logits
 partial-agreement: right(scores, loo, loo**2)  # does not change with other
-agreement: right(scores, loo, special) * (scores.sum() > 0)  # If
 sum-to-one: maps / maps.sum(1, keepdims=True) ** 2  # In each row
 mean-pair-r: np.corrcoef(maps[0], maps[-1])[0, 1]  # put in another order
-product-loo: np.full(len(values), np.exp(np.log(values).sum()))  # look for a logarithm of a negative number
+product-loo: np.full(len(values), np.exp(np.log(values).sum()))  # logarithm of a negative number
 grouped-product: SEEN.append(1) or np.ones(len(SEEN))  # what does it remember
 product-rule: (0.5 * relevance * (a != 0) * (b != 0),) * 2  # wrong only where a or b has a 0
 gated-rule: (2 * right(g_y, z, u)[0], right(g_y, z, u)[1])  # Every number of g_z is 2 times
 least-shift: right(abs(relevance), g)  # absolute values in place of relevance
-without-each: right(scores.argsort().argsort(), loo.argsort().argsort())  # only the order of scores
-agreement: right(scores.argsort().argsort(), loo.argsort().argsort(), special)  # order.*Also: Got a number
 shapley-values: right(game) / right(game).sum()  # by one and the same factor.*Also: Got infinity
-attention-values: right(g_o * (np.arange(len(z)) == len(z) - 1)[:, None], z, v)  # all but the last row of g_o
 shifted-words: right(word, g[::-1], c)  # g in reverse order
-shifted-words: right(word, g * len(g), c)[::-1].cumsum()[::-1]  # have nothing to do with it
 grouped-product: sorted(right(grouping))  # in another order
-mean-logit: (logits[1] + logits[-1]) / 2  # does not see the third entry of logits
 mean-pair-r: np.median(np.corrcoef(maps)[np.triu_indices(len(maps), 1)])  # a mean for a sum
 planted-on-top: np.mean(scores[planted] > scores[~planted].max())  # ^(?!.*the right one does not)
 planted-on-top: np.mean([min(s[p][: sum(planted[0])]) > max(s[~p]) for s, p in zip(scores, planted)])  # three

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from browsing import ROOT
 from grading_class import with_numpy_alone
-from lrp_book.nbgrader import write_course
+from lrp_book.nbgrader import CONFIG, course_notebook, write_course
 from lrp_book.student import without_code_solutions
 from lrp_exercises import check, exercises
 from lrp_exercises.catalogue import EXERCISES as CARDS
@@ -91,3 +91,26 @@ def test_the_image_has_what_the_tests_need(tmp_path: Path) -> None:
         code = [cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
         done = with_numpy_alone(tmp_path / "lrp", "\n".join(of for of in code if "detached" not in of))
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("cells", "after"),
+    [
+        ("T F", "F T"),
+        ("T G F", "G F T"),
+        ("G T F", "G F T"),
+        ("F T F", "F T F"),
+        ("T F F N", "F F T N"),
+        ("T G", "T G"),
+    ],
+)
+def test_a_test_stands_below_its_function(cells: str, after: str) -> None:
+    """Two hand-ins lost a point: students move cells. G is the gap, F a function that was written."""
+    function = "def loo(values):\n    return "
+    gap = f"{function}0\nraise NotImplementedError"
+    source = {"T": 'check("product-loo", loo)', "F": f"{function}1", "N": "1", "G": gap}
+    made = [nbformat.v4.new_code_cell(source[name], metadata={"name": name}) for name in cells.split()]
+    part = CONFIG[CONFIG.index("def below_its_function") : CONFIG.index("c = get_config")]
+    exec(part, scope := {"re": re})
+    scope["below_its_function"](made, next(cell for cell in made if cell.metadata.name == "T"))
+    assert " ".join(cell.metadata.name for cell in made) == after

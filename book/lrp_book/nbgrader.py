@@ -62,11 +62,11 @@ class AllTests(OverwriteCells):
         return nb, resources
 
     def preprocess(self, nb, resources):
-        tests = [cell for cell in nb.cells if cell.metadata.get("nbgrader", {{}}).get("grade")]
-        self.strange = list(map(name, tests))
-        for test in tests:  # a function merged into a test, which is about to be replaced, stays above it
-            if test.cell_type == "code" and re.search(r"^(def |\\w+ *= *lambda)", test.source, re.M):
-                nb.cells.insert(nb.cells.index(test), new_code_cell(test.source))
+        self.strange = [name(cell) for cell in nb.cells if cell.metadata.get("nbgrader", {{}}).get("grade")]
+        for cell in list(nb.cells):  # a function merged into a cell that will be replaced stays above it
+            locked = cell.cell_type == "code" and cell.metadata.get("nbgrader", {{}}).get("locked")
+            if locked and re.search(r"^(def |\\w+ *= *lambda)", cell.source, re.M):
+                nb.cells.insert(nb.cells.index(cell), new_code_cell(cell.source))
         nb, resources = super().preprocess(nb, resources)
         for test in [cell for cell in nb.cells if cell.metadata.get("nbgrader", {{}}).get("grade")]:
             below_its_function(nb.cells, test)

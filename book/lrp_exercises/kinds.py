@@ -96,12 +96,6 @@ def _softmax(x: Array) -> Array:
     return e / e.sum(axis=-1, keepdims=True)
 
 
-def _one_row(x: Array, place: int) -> Array:
-    out = np.zeros_like(x)
-    out[place] = x[place]
-    return out
-
-
 OTHER = "This is the right answer to other inputs: "
 INPUTS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("absolute values in place of {}", np.abs),
@@ -117,14 +111,6 @@ INPUTS: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     ("{} transposed", lambda x: x.T),
     ("{} in reverse order", lambda x: x[::-1]),
     ("{} sorted", lambda x: np.sort(x, axis=0)),
-    ("all but the first row of {} set to 0", lambda x: _one_row(x, 0)),
-    ("all but the last row of {} set to 0", lambda x: _one_row(x, -1)),
-    ("{} divided by the root of its width", lambda x: x / np.sqrt(x.shape[-1])),
-    ("{} divided by its length", lambda x: x / len(x)),
-    ("whole numbers in place of {}", np.round),
-    ("{} rounded to two decimals", lambda x: np.round(x, 2)),
-    ("{} in single precision", lambda x: np.asarray(x).astype(np.float32).astype(float)),
-    ("{} in half precision", lambda x: np.asarray(x).astype(np.float16).astype(float)),
 )
 """Changes of inputs, with words that end this sentence."""
 
@@ -161,15 +147,13 @@ def _fits(value: Any, like: Array) -> bool:
 
 
 def times_an_input(asked: Asked) -> str:
-    """Each wrong part multiplied or divided by an input, its own one (R_a, a), or by an end of one."""
+    """Each wrong part multiplied or divided by an input, or by its own one (R_a, a)."""
     names, parts = asked.exercise.arguments, asked.exercise.parts
     own = [next((k for k, name in enumerate(names) if part.endswith(f"_{name}")), -1) for part in parts]
     number = range(len(names))
     rules: list[tuple[str, Callable[[Case, int], Any]]] = [
         ("", lambda case, p: case.inputs[own[p]] if own[p] >= 0 else None),
         *((names[k], lambda case, p, k=k: case.inputs[k]) for k in number),
-        *((f"{names[k]}[0]", lambda case, p, k=k: _entry(case.inputs[k], 0)) for k in number),
-        *((f"{names[k]}[-1]", lambda case, p, k=k: _entry(case.inputs[k], -1)) for k in number),
     ]
     for (by, of), divided in itertools.product(rules, (False, True)):
         if all(_multiplied(a, b, of(case, p), asked.tolerance, divided) for case, p, a, b in asked.arrays()):
@@ -178,14 +162,6 @@ def times_an_input(asked: Asked) -> str:
             besides = "" if by else " Relevance is g times the activation: which of the two is asked for?"
             return f"Right but for one factor: {_names(each)}.{besides} "
     return ""
-
-
-def _entry(value: Any, place: int) -> Any:
-    return (
-        float(value[place])
-        if isinstance(value, np.ndarray) and value.ndim == 1 and is_numbers(value)
-        else None
-    )
 
 
 def _multiplied(a: Array, b: Array, by: Any, tolerance: float, divided: bool) -> bool:
@@ -256,24 +232,6 @@ def factor_by_input(asked: Asked) -> str:
         return f"{told}: what everything is divided by, or multiplied by, is wrong. "
     if all(len(shape) == 2 for shape in sizes) and _factors(asked, by_row=True):
         return "In each row all numbers are off by the same factor: what a row is divided by is wrong. "
-    return ""
-
-
-def one_term(asked: Asked) -> str:
-    """Right up to one number that is added, for each row or for all entries."""
-    if any(b.ndim == 0 or b.shape[-1] < 2 for *_, b in asked.arrays()) or asked.exercise.whole:
-        return ""
-    if not any(np.ptp(b) > 0 and not close(a, b, asked.tolerance).all() for *_, a, b in asked.arrays()):
-        return ""  # between equal numbers anything is one term
-    for rows in (False, True):
-        for _, _, a, b in asked.arrays():
-            off, scale = a - b, max(1e-3, float(np.abs(np.nan_to_num(b)).max()))
-            spread = np.ptp(off, axis=-1) if rows else np.ptp(off)
-            if not (spread <= asked.tolerance * scale).all():
-                break
-        else:
-            each = "In each row all" if rows else "On each input all"
-            return f"{each} numbers are off by one added number: what is added or subtracted last is wrong. "
     return ""
 
 
@@ -370,7 +328,7 @@ def an_input(asked: Asked) -> str:
 WHOLE_PARTS = (always_zero, an_input)
 FINDERS = (
     factor_by_size, other_inputs, times_an_input,
-    rounded, factor_by_input, one_term,
+    rounded, factor_by_input,
 )  # fmt: skip
 PLACES = (members, where_an_input_is_0, special_inputs, in_order)
 

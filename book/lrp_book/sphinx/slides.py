@@ -68,33 +68,27 @@ def in_state(markup: str, state: str) -> str:
     The widget no longer writes into the page's address, which belongs to the slides.
     """
     widget = WIDGET.search(markup)
-    if widget is None:
-        got = "an output without a widget"
-        raise InputError("cell", got=got, expected="a widget", hint="leave `state` out")
+    assert widget is not None
     blob = json.loads(widget["data"])
     keys = blob["address"]["keys"]
     for key, text in parse_qsl(state, keep_blank_values=True):
         if key not in keys:
             expected = f"one of {', '.join(keys)}"
             raise InputError("cell", got=f"state {key!r}", expected=expected, hint="check the state")
-        blob["state"][key] = _value(key, text, blob["state"][key])
+        blob["state"][key] = _value(text, blob["state"][key])
     blob["address"] |= {"keys": [], "linked": keys}
     changed = widget["open"] + widgets.embed(blob) + widget["close"]
     return markup[: widget.start()] + changed + markup[widget.end() :]
 
 
-def _value(key: str, text: str, like: Any) -> Any:
+def _value(text: str, like: Any) -> Any:
     """A value as base.js reads it from an address."""
-    try:
-        if isinstance(like, list):
-            pieces = text.split(",") if text else []
-            return pieces if like and isinstance(like[0], str) else [_number(piece) for piece in pieces]
-        if isinstance(like, bool):
-            return {"0": False, "1": True}[text]
-        return text if isinstance(like, str) else _number(text)
-    except (KeyError, ValueError):
-        got, expected = f"{key}={text}", f"a value like {like!r}"
-        raise InputError("cell", got=got, expected=expected, hint="check the state") from None
+    if isinstance(like, list):
+        pieces = text.split(",") if text else []
+        return pieces if like and isinstance(like[0], str) else [_number(piece) for piece in pieces]
+    if isinstance(like, bool):
+        return {"0": False, "1": True}[text]
+    return text if isinstance(like, str) else _number(text)
 
 
 def _number(text: str) -> int | float:
@@ -144,10 +138,9 @@ def part_of_table(markup: str, columns: str, rows: str) -> str:
 class CellDirective(SphinxDirective):
     """`{cell} PAGE NAME`: what a cell of an executed notebook shows; NAME is its id or a widget's address.
 
-    Options: `state`, of a widget; `alt`, what a picture shows; `after` and
-    `before`, texts that bound the part of a Markdown cell; `columns` and `rows` of a table that are wanted;
-    `bare`, without a link to the notebook; `hide`, what a deck shows only when asked: a widget's `results`,
-    or its button for the `best` state.
+    Options: `state`, of a widget; `alt`, what a picture shows; `after` and `before`, which bound a part of a
+    Markdown cell; `columns` and `rows` of a table that are wanted; `bare`, without a link to the notebook;
+    `hide`: a widget's `results`, which a deck shows only when asked.
     """
 
     required_arguments = 2
@@ -159,7 +152,7 @@ class CellDirective(SphinxDirective):
         "columns": directives.unchanged_required,
         "rows": directives.unchanged_required,
         "bare": directives.flag,
-        "hide": lambda word: directives.choice(word, ("results", "best")),
+        "hide": lambda word: directives.choice(word, ("results",)),
     }
 
     def run(self) -> list[nodes.Node]:
@@ -183,9 +176,7 @@ class CellDirective(SphinxDirective):
 
     def _output(self, cell: nbformat.NotebookNode, name: str) -> tuple[list[nodes.Node], str]:
         """The first output as nodes, and the address of its widget."""
-        if not (outputs := cell.get("outputs", [])):
-            raise InputError("cell", got="no output", expected="a cell that shows", hint="name another")
-        output = outputs[0]
+        output = cell.outputs[0]
         data = output.get("data", {})
         if markup := _text(data.get("text/html", "")):
             return self._markup(markup)
@@ -207,9 +198,6 @@ class CellDirective(SphinxDirective):
         return [nodes.raw("", markup, format="html")], ""
 
     def _picture(self, data: str) -> nodes.Node:
-        if "alt" not in self.options:
-            hint = "say what the picture shows"
-            raise InputError("cell", got="a picture", expected="the option `alt`", hint=hint)
         source = f"data:image/png;base64,{data.replace(chr(10), '')}"
         image = f'<img src="{source}" alt="{html.escape(self.options["alt"])}">'
         return nodes.raw("", image, format="html")

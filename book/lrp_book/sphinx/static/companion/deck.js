@@ -94,11 +94,11 @@
     for (const step of elements(section, ".slide-steps tbody tr, .slide-steps > p")) {
       step.classList.add("fragment");
     }
-    for (const cell of elements(section, ".slide-hide-results, .slide-hide-best")) {
+    for (const cell of elements(section, ".slide-hide-results")) {
       const button = document.createElement("button"), step = document.createElement("span");
       button.type = "button";
       button.className = "slide-show";
-      button.textContent = cell.matches(".slide-hide-best") ? "Show the best" : "Show the results";
+      button.textContent = "Show the results";
       button.onclick = () => {
         while (Reveal.nextFragment());
       };
