@@ -87,7 +87,9 @@ function followReading(contents) {
 const contentsOfPage = document.getElementById("pst-page-toc-nav");
 if (contentsOfPage) followReading(contentsOfPage);
 
-for (const head of document.querySelectorAll("article thead th:empty")) head.role = "presentation";
+for (const head of document.querySelectorAll("article thead th")) {
+  if (!head.textContent?.trim()) head.role = "presentation"; // a heading without words
+}
 
 // What a fold holds is its name; the theme calls all of them "Toggle hidden content".
 for (const fold of document.querySelectorAll('summary[aria-label="Toggle hidden content"]')) {

@@ -189,7 +189,7 @@ function render({ model, el }) {
     const r = scores.map((map) => agreement(loo, map, without ? words : every, ranked));
     const verdict = verdicts(r, data.margin);
     const ahead = verdict.indexOf("ahead"), who = verdict[0] === "level" ? "Neither" : methods[ahead];
-    const kept = without ? "Only words count." : `${marks} count, too: they are no words.`;
+    const kept = without ? "Only words count." : `${marks} count, which are no words.`;
     note.textContent = (who ? `${who} is ahead. ` : "") + (marks ? kept : "");
     const each = sides.map(({ paint }, k) => paint(without, ranked, verdict[k]));
     live.say(`${note.textContent} r with LOO: ${each.join(", ")}`);
