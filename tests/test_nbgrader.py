@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from browsing import ROOT
 from grading_class import with_numpy_alone
-from lrp_book.nbgrader import CONFIG, course_notebook, write_course
+from lrp_book.nbgrader import CONFIG, write_course
 from lrp_book.student import without_code_solutions
 from lrp_exercises import check, exercises
 from lrp_exercises.catalogue import EXERCISES as CARDS
