@@ -138,10 +138,7 @@ def edge_loo(
     True
     """
     if clf.encoder.wiring.masks_whole:
-        got, hint = (
-            f"{clf.card.name!r}, whose mask closes queries, too",
-            "attribute(method='loo') has LOO itself",
-        )
+        got, hint = f"{clf.card.name!r}, whose mask closes queries, too", "method 'loo' has LOO itself"
         raise ModelError("edge_loo", got=got, expected="a network whose mask closes keys alone", hint=hint)
     encoded = clf.encode_one("edge_loo", text, **read)
     targets = targets_of(clf, target, 1)
@@ -236,10 +233,8 @@ def secant_mask_gradient(
             out[i] = of_text, known
     if special == "exact":
         _special_exact(request, out)
-    return [
-        request.record(text, scores, **known)
-        for text, (scores, known) in zip(request.texts, out, strict=True)
-    ]
+    pairs = zip(request.texts, out, strict=True)
+    return [request.record(text, scores, **known) for text, (scores, known) in pairs]
 
 
 def _at_reads(
