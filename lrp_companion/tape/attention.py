@@ -397,11 +397,9 @@ class HeadsInTurn:
         # (B, h, T, T) of as many heads as fit, of one at least
         at_once = min(heads, max(1, AT_ONCE // (batch * tokens**2)))
         groups = zip(*(side.split(at_once, 1) for side in sides), strict=True)
-        graded = torch.is_grad_enabled()
-        read = [
-            checkpoint(read_of, *group, use_reentrant=False) if graded else read_of(*group)
-            for group in groups
-        ]
+        again = partial(checkpoint, read_of, use_reentrant=False)  # on the way back
+        run = again if torch.is_grad_enabled() else read_of
+        read = [run(*group) for group in groups]
         return cls(wiring, sides, context, at_once, torch.cat(read, 1))
 
     @property
