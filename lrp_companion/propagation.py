@@ -78,12 +78,9 @@ def masks_at_once(tape: Tape, g: Tensor, memory: int) -> int:
     each = g.element_size() * (max(layer.working for layer in tape.layers) + depth * g.numel())
     fitting = (memory - results) // each
     if fitting < 1:
-        raise InputError(
-            "all_masks",
-            got=f"{memory:,} bytes for 2**{depth} masks of {tokens} tokens",
-            expected=f"at least {results + each:,}",
-            hint="raise memory, or shorten the text",
-        )
+        got, least = f"{memory:,} bytes for 2**{depth} masks of {tokens} tokens", results + each
+        hint = "raise memory, or shorten the text"
+        raise InputError("all_masks", got=got, expected=f"at least {least:,}", hint=hint)
     # a power of two, as children double a block; at least one mask is carried
     busy = budget(None, g.device, work="masks") // tokens
     return 1 << max(1, min(fitting, busy)).bit_length() - 1

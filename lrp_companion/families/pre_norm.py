@@ -308,11 +308,9 @@ def _decoder_layer(
         whole, inner = attention.qkv_proj, mlp.down_proj.in_features
         keys = attention.o_proj.in_features
         values = (keys + whole.out_features) // 2
-        maps: dict[str, Any] = {
-            "query": LinearPart(whole, None, keys),
-            "key": LinearPart(whole, keys, values),
-        }
-        maps |= {"value": LinearPart(whole, values), "activation": mlp.activation_fn}
+        ends = {"query": (None, keys), "key": (keys, values), "value": (values, None)}
+        maps: dict[str, Any] = {side: LinearPart(whole, *places) for side, places in ends.items()}
+        maps |= {"activation": mlp.activation_fn}
         maps |= {"gate": LinearPart(mlp.gate_up_proj, None, inner), "up": LinearPart(mlp.gate_up_proj, inner)}
     else:
         maps = {"query": attention.q_proj, "key": attention.k_proj, "value": attention.v_proj}
@@ -360,12 +358,7 @@ def deit(model: Any) -> Wiring:
 
 
 def _vision(
-    model: Any,
-    base: Any,
-    special: tuple[str, ...],
-    *,
-    head: MeanOfTwo | None = None,
-    readout: str = "first",
+    model: Any, base: Any, special: tuple[str, ...], *, head: MeanOfTwo | None = None, readout: str = "first"
 ) -> Wiring:
     e = base.embeddings
     before = tuple(getattr(e, name) for name in special)

@@ -158,10 +158,7 @@ def check_modules(name: str, wiring: Wiring, *, labels: int) -> None:
     """
     outputs = len(wiring.head[-1][0].weight)
     if outputs != labels:
-        got, hint = (
-            f"{name!r}, whose head has {outputs} outputs",
-            f"set num_labels = {outputs} in its configuration",
-        )
+        got, hint = f"{name!r}, whose head has {outputs} outputs", f"set num_labels = {outputs}"
         raise ModelError("load_classifier", got=got, expected=f"one for each of {labels} labels", hint=hint)
     functions = [layer.activation for layer in wiring.layers] + [function for _, function in wiring.head]
     for activation in {id(one): one for one in functions if one is not None}.values():

@@ -46,39 +46,15 @@ class LinearMap:
 
 
 @dataclass(frozen=True)
-class LinearPart(LinearMap):
-    """Outputs `first` to before `last` of a linear module as a separate map; None: from or to the end.
-    `transposed` where the module's weight is (in, out).
-
-    Reads the module's weight at every call, so that it follows a module whose weights change.
+class LinearView(LinearMap):
+    """Some outputs of a linear `module`, those that `_of` takes; the module's weight is read at every call,
+    so that it follows a module whose weights change.
     """
 
     module: Any
-    first: int | None = None
-    last: int | None = None
-    transposed: bool = False
-
-    @property
-    def weight(self) -> Tensor:
-        weight = self.module.weight.mT if self.transposed else self.module.weight
-        return weight[self.first : self.last]
-
-    @property
-    def bias(self) -> Tensor | None:
-        return None if self.module.bias is None else self.module.bias[self.first : self.last]
-
-
-@dataclass(frozen=True)
-class PartOfHeads(LinearMap):
-    """One of `parts` of a linear module's outputs, which lie side by side within each head."""
-
-    module: Any
-    heads: int
-    part: int
-    parts: int = 3
 
     def _of(self, x: Tensor) -> Tensor:
-        return x.unflatten(0, (self.heads, self.parts, -1))[:, self.part].flatten(0, 1)
+        raise NotImplementedError
 
     @property
     def weight(self) -> Tensor:
@@ -90,19 +66,39 @@ class PartOfHeads(LinearMap):
 
 
 @dataclass(frozen=True)
-class LinearRows(LinearMap):
+class LinearPart(LinearView):
+    """Outputs `first` to before `last` of a linear module as a separate map; None: from or to the end.
+    `transposed` where the module's weight is (in, out).
+    """
+
+    first: int | None = None
+    last: int | None = None
+    transposed: bool = False
+
+    def _of(self, x: Tensor) -> Tensor:
+        return (x.mT if self.transposed and x.ndim > 1 else x)[self.first : self.last]
+
+
+@dataclass(frozen=True)
+class PartOfHeads(LinearView):
+    """One of `parts` of a linear module's outputs, which lie side by side within each head."""
+
+    heads: int
+    part: int
+    parts: int = 3
+
+    def _of(self, x: Tensor) -> Tensor:
+        return x.unflatten(0, (self.heads, self.parts, -1))[:, self.part].flatten(0, 1)
+
+
+@dataclass(frozen=True)
+class LinearRows(LinearView):
     """Some outputs of a linear map, in another order."""
 
-    map: Any
     rows: tuple[int, ...]
 
-    @property
-    def weight(self) -> Tensor:
-        return self.map.weight[list(self.rows)]
-
-    @property
-    def bias(self) -> Tensor | None:
-        return None if self.map.bias is None else self.map.bias[list(self.rows)]
+    def _of(self, x: Tensor) -> Tensor:
+        return x[list(self.rows)]
 
 
 @dataclass(frozen=True)

@@ -262,12 +262,9 @@ def check_options(method: str, options: Iterable[str], allowed: Iterable[str]) -
     """Refuse options that a method does not use."""
     for name in options:
         if name not in allowed:
-            raise InputError(
-                "attribute",
-                got=f"option {name!r} for method {method}",
-                expected=f"one of {', '.join(sorted(allowed))}",
-                hint="leave it out or change the method",
-            )
+            got, expected = f"option {name!r} for method {method}", f"one of {', '.join(sorted(allowed))}"
+            hint = "leave it out or change the method"
+            raise InputError("attribute", got=got, expected=expected, hint=hint)
 
 
 def path_integral(function: Callable[..., Tensor]) -> Any:
@@ -290,12 +287,8 @@ def switch(name: str, value: object) -> bool:
 def classes_of(targets: Targets, logits: Tensor) -> Tensor:
     """The targets as a tensor (B,), with the predicted class where none was named."""
     predicted = logits.argmax(-1)
-    return torch.stack(
-        [
-            predicted[k] if t is None else torch.as_tensor(t, device=logits.device)
-            for k, t in enumerate(targets)
-        ]
-    )
+    rows = zip(predicted, targets, strict=False)
+    return torch.stack([k if t is None else torch.as_tensor(t, device=logits.device) for k, t in rows])
 
 
 def read_output(logits: Tensor, targets: Tensor, output: str, *, multi_label: bool) -> Tensor:

@@ -47,12 +47,8 @@ def all_of(
     if not every_place:
         classes = range(len(clf.labels))
         return [text for text in texts for _ in classes], [k for _ in texts for k in classes]
-    places = [
-        replace(text, read=place, along=text)
-        for text in texts
-        for place in np.flatnonzero(~text.special).tolist()
-    ]
-    return places, [None] * len(places)
+    read = [(text, place) for text in texts for place in np.flatnonzero(~text.special).tolist()]
+    return [replace(text, read=place, along=text) for text, place in read], [None] * len(read)
 
 
 def answers(clf: Classifier, prompts: Any, completion: Any, *, contrast: Any, **options: Any) -> Any:

@@ -1,16 +1,9 @@
 """Leave-One-Out as an exact sum over the edges of attention, and the method that follows from it.
 
-Attention without key i reads `O_j - D_ji` in place of `O_j`, with
+    LOO_i = sum over layers l, heads and queries j of D_ji . gbar_j, D_ji = A_ji / (1 - A_ji) (v_i - O_j),
 
-    D_ji = A_ji / (1 - A_ji) (v_i - O_j),
-
-in closed form, since the other weights keep their proportions. Mask i in the layers above l only, and call
-the output h_l: h_L is f, and h_0 is f without i. Two neighbours differ in what layer l reads, from an input
-in which nothing is masked. So, by the fundamental theorem of calculus on the segment between the two reads,
-
-    LOO_i = sum over layers l, heads and queries j of D_ji . gbar_j,
-
-where gbar_j is the mean, along that segment, of the gradient of the part above layer l with i masked there.
+where attention without key i reads `O_j - D_ji`, and gbar_j is the mean, along the segment between the two
+reads, of the gradient of the part above layer l with i masked there (proof: `book/edge_formula.md`).
 `edge_loo` computes it by quadrature; `secant-mask-gradient` takes the gradient of the intact network for
 gbar, which one backward pass gives for all tokens. Where the head reads a mean of tokens, this mean is one
 more attention, with equal weights.
@@ -138,10 +131,7 @@ def edge_loo(
     True
     """
     if clf.encoder.wiring.masks_whole:
-        got, hint = (
-            f"{clf.card.name!r}, whose mask closes queries, too",
-            "attribute(method='loo') has LOO itself",
-        )
+        got, hint = f"{clf.card.name!r}, whose mask closes queries, too", "method 'loo' has LOO itself"
         raise ModelError("edge_loo", got=got, expected="a network whose mask closes keys alone", hint=hint)
     encoded = clf.encode_one("edge_loo", text, **read)
     targets = targets_of(clf, target, 1)
@@ -236,10 +226,8 @@ def secant_mask_gradient(
             out[i] = of_text, known
     if special == "exact":
         _special_exact(request, out)
-    return [
-        request.record(text, scores, **known)
-        for text, (scores, known) in zip(request.texts, out, strict=True)
-    ]
+    pairs = zip(request.texts, out, strict=True)
+    return [request.record(text, scores, **known) for text, (scores, known) in pairs]
 
 
 def _at_reads(

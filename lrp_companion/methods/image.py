@@ -135,10 +135,8 @@ def lrp(
         point = SHARES[choose("attribute", "shares", shares, tuple(SHARES))]
     else:
         point = SHARES[net.association] if shares is None else check_shares(shares)
-    parts = [
-        net.relevance_parts(x[rows], targets[rows], shares=point, epsilon=epsilon)
-        for rows in torch.arange(len(x)).split(64)
-    ]
+    how: dict[str, Any] = {"shares": point, "epsilon": epsilon}
+    parts = [net.relevance_parts(x[rows], targets[rows], **how) for rows in torch.arange(len(x)).split(64)]
     by_part = {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
     return by_part["pixel"], {"shares": point, "epsilon": epsilon}, by_part, {}
 

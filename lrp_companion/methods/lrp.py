@@ -462,12 +462,7 @@ def layer_relevance(
         lost.append(dict(meter))
     causes = (*CAUSES, "cuts") if cuts else CAUSES
     by_cause = {cause: np.diff([row[cause] for row in lost], prepend=0.0) for cause in causes}
-    return LayerRelevance(
-        tuple(levels),
-        np.stack([to_numpy(level)[0] for level in scores]),
-        tuple(encoded.tokens),
-        np.asarray(encoded.special),
-        int(chosen[0]),
-        float(tape.logits[0, chosen[0]]),
-        by_cause,
-    )
+    by_level = np.stack([to_numpy(level)[0] for level in scores])
+    text_of = tuple(encoded.tokens), np.asarray(encoded.special)
+    logit = float(tape.logits[0, chosen[0]])
+    return LayerRelevance(tuple(levels), by_level, *text_of, int(chosen[0]), logit, by_cause)

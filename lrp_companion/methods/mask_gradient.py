@@ -266,11 +266,8 @@ def hybrid(
     gradients = quadrature_of(replace(request, name="mask-gradient"), groups, nodes, seed)
     tied = max(1e-5, 8 * torch.finfo(request.clf.dtype).eps)  # what company changes
     chosen = [np.sort(ranking(np.abs(record.scores), tied=tied)[:exact]) for record in gradients]
-    jobs = [
-        (text, of_text.kept_without(i, len(text)))
-        for text, of_text, places in zip(request.texts, units, chosen, strict=True)
-        for i in places
-    ]
+    rows = zip(request.texts, units, chosen, strict=True)
+    jobs = [(text, of.kept_without(i, len(text))) for text, of, places in rows for i in places]
     logits = asked_logits(request, jobs)
     out, at = [], 0
     for text, of_text, gradient, places in zip(request.texts, units, gradients, chosen, strict=True):
@@ -318,15 +315,10 @@ def sampled_loo(request: Request, *, budget: int = 8, seed: int = 0) -> list[Att
     seed and the text.
     """
     whole("attribute", "budget", budget, hint="one forward pass for each")
-    chosen = [
-        np.sort(np.random.default_rng([seed, *text.key]).permutation(len(text))[:budget])
-        for text in request.texts
-    ]
-    jobs = [
-        (text, np.arange(len(text)) != i)
-        for text, places in zip(request.texts, chosen, strict=True)
-        for i in (-1, *places)
-    ]
+    draws = [np.random.default_rng([seed, *text.key]).permutation(len(text)) for text in request.texts]
+    chosen = [np.sort(draw[:budget]) for draw in draws]
+    pairs = zip(request.texts, chosen, strict=True)
+    jobs = [(text, np.arange(len(text)) != i) for text, places in pairs for i in (-1, *places)]
     logits = asked_logits(request, jobs)
     choices = {"budget": budget, "seed": seed, "output": request.output}
     out, at = [], 0

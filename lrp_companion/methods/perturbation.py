@@ -216,10 +216,8 @@ def _without_each(request: Request, units: Sequence[Units], removal: str) -> lis
     """The logits (1 + U, C) of each text: complete, and without each of its units. Texts that share a forward
     pass share the removals, too.
     """
-    kept = [
-        [of.kept_without(i, len(text)) for i in range(-1, len(of))]
-        for text, of in zip(request.texts, units, strict=True)
-    ]
+    pairs = zip(request.texts, units, strict=True)
+    kept = [[of.kept_without(i, len(text)) for i in range(-1, len(of))] for text, of in pairs]
     groups, out = groups_of(request.texts), dict[int, Tensor]()
     if alone := [group[0] for group in groups if len(group) == 1]:
         jobs = [(request.texts[k], keep) for k in alone for keep in kept[k]]

@@ -26,8 +26,22 @@ rotations are constants, or there are none.
 """
 
 
+class Movable:
+    """A data class that follows its tensors to another device."""
+
+    def to(self, device: torch.device) -> Any:
+        """The same on another device."""
+        return replace(self, **{name: _on(one, device) for name, one in vars(self).items()})  # type: ignore[type-var]
+
+
+def _on(one: Any, device: torch.device) -> Any:
+    if isinstance(one, tuple):
+        return tuple(_on(part, device) for part in one)
+    return one.to(device) if isinstance(one, (Tensor, Movable)) else one
+
+
 @dataclass(frozen=True)
-class Angles:
+class Angles(Movable):
     """Cosines and sines of the rotations of queries and keys, (1, 1, T, d).
 
     In the backward pass they are constants, or with `factors` they get half of each product (PA-LRP).
@@ -36,10 +50,6 @@ class Angles:
     cos: Tensor
     sin: Tensor
     factors: bool = False
-
-    def to(self, device: torch.device) -> Angles:
-        """The same on another device."""
-        return Angles(self.cos.to(device), self.sin.to(device), self.factors)
 
     def at(self, rows: Callable[[Tensor], Tensor]) -> Angles:
         """Those of some rows."""
@@ -65,7 +75,7 @@ PATHS = ("query", "key", "value")
 
 
 @dataclass(frozen=True)
-class PathCut:
+class PathCut(Movable):
     """Queries, keys or values of some tokens, held constant on the way back.
 
     Attributes
@@ -91,14 +101,9 @@ class PathCut:
         mean = (attention.mean(1) * queries[..., None]).sum(1) / queries.sum(1, keepdim=True)
         return mean > self.drawn
 
-    def to(self, device: torch.device) -> PathCut:
-        """The same on another device."""
-        tokens = None if self.tokens is None else self.tokens.to(device)
-        return replace(self, attended=self.attended.to(device), tokens=tokens)
-
 
 @dataclass(frozen=True)
-class Context:
+class Context(Movable):
     """What a layer gets in a forward pass besides its input.
 
     Attributes
@@ -146,17 +151,7 @@ class Context:
         return total.scatter_add_(-2, _rows_of(self.asking, 3).expand_as(g), g)
 
     def to(self, device: torch.device) -> Context:
-        """The same on another device."""
-        some = self.masked, self.keep, self.asking, self.added
-        masked, keep, asking, added = (None if one is None else one.to(device) for one in some)
-        angles = None if self.angles is None else self.angles.to(device)
-        bias = tuple(one.to(device) for one in self.bias)
-        cuts = tuple(one.to(device) for one in self.cuts)
-        tensors: dict[str, Any] = {"masked": masked, "keep": keep, "asking": asking, "added": added}
-        for name in ("classes", "heard"):
-            pair = getattr(self, name)
-            tensors[name] = None if pair is None else tuple(one.to(device) for one in pair)
-        return replace(self, angles=angles, bias=bias, cuts=cuts, home=device, **tensors)
+        return replace(super().to(device), home=device)
 
 
 def _rows_of(places: Tensor, axes: int) -> Tensor:
@@ -402,11 +397,9 @@ class HeadsInTurn:
         # (B, h, T, T) of as many heads as fit, of one at least
         at_once = min(heads, max(1, AT_ONCE // (batch * tokens**2)))
         groups = zip(*(side.split(at_once, 1) for side in sides), strict=True)
-        graded = torch.is_grad_enabled()
-        read = [
-            checkpoint(read_of, *group, use_reentrant=False) if graded else read_of(*group)
-            for group in groups
-        ]
+        again = partial(checkpoint, read_of, use_reentrant=False)  # on the way back
+        run = again if torch.is_grad_enabled() else read_of
+        read = [run(*group) for group in groups]
         return cls(wiring, sides, context, at_once, torch.cat(read, 1))
 
     @property

@@ -215,20 +215,8 @@ class RecomputedLayer:
         """The layer's tape, recomputed."""
         return self.run(self.input)
 
-    @property
-    def attend(self) -> AttentionStep:
-        """The layer's attention, recomputed."""
-        return self.block.attend
-
-    @property
-    def attention(self) -> Tensor:
-        """Attention weights (B, H, T, T), recomputed."""
-        return self.block.attention
-
-    def backward(self, g: Tensor, **how: Any) -> Tensor:
-        """As `LayerBlock.backward`."""
-        return self.block.backward(g, **how)
-
-    def children(self, g: Tensor, *, eps: float = 0.0) -> tuple[Tensor, Tensor]:
-        """As `LayerBlock.children`."""
-        return self.block.children(g, eps=eps)
+    def __getattr__(self, name: str) -> Any:
+        """What `LayerBlock` has besides, recomputed."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.block, name)

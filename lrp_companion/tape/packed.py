@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, scaled_dot_product_attention
 
 from lrp_companion.families.wiring import Convolution, LayerWiring, Norm, SoftCap, Wiring, beside
-from lrp_companion.tape.attention import Angles, Relative, repeated
+from lrp_companion.tape.attention import Angles, Movable, Relative, repeated
 from lrp_companion.tape.encoder import closed_by_place
 
 
@@ -273,7 +273,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class Stretch(Movable):
     """Neighbouring rows of one length: which rows, and which tokens of all.
 
     `open` (rows, 1, 1, K) is False at keys that are left out; None where none is. `positions` are (rows, T),
@@ -304,12 +304,6 @@ class Stretch:
             return own
         first = getattr(self.whole, side)[layer][: self.before].transpose(0, 1)
         return torch.cat([first.expand(self.rows, -1, -1, -1), own], 2)
-
-    def to(self, device: torch.device) -> Stretch:
-        """The same on another device."""
-        open_keys = None if self.open is None else self.open.to(device)
-        here = open_keys, self.positions.to(device), self.read.to(device)
-        return Stretch(self.rows, self.asking, self.tokens, self.length, *here, self.before, self.whole)
 
     def split(self, x: Tensor) -> Tensor:
         """Its tokens' (or readings') part of x (N, H, d) as (rows, H, T or k, d)."""
