@@ -152,6 +152,7 @@ special = of(
 )
 NONSENSE = "test_errors.py::test_what_attribute_refuses"
 session = of("book/lrp_book/sessions.py", "test_sessions.py")
+graded = of("book/lrp_exercises/checking.py", "test_exercises.py")
 trained = of("metrics/statistics.py", "test_report.py::test_a_claim_is_as_good_as_its_weakest_effect")
 
 
@@ -874,6 +875,9 @@ MUTATIONS: list[Mutation] = [
     special("a special token in a text is read", "this.reserved.has(id)", "false"),
     session("a break has the slide before it", "(int(own[1]), len(slides)) if own",
             "(int(own[1]), len(slides) - 1) if own"),
+    graded("a function gets the inputs that are kept", "cases = copy.deepcopy(drawn)", "cases = drawn"),
+    graded("no matrix is a row", "row = isinstance(got, np.matrix) and", "row = False and"),
+    graded("single precision is refused", "SINGLE if narrow else TOLERANCE", "TOLERANCE"),
     session("a deck's time runs backwards", "if later < minute:", "if later < 0:"),
 ]
 # fmt: on
