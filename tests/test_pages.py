@@ -161,15 +161,6 @@ def test_the_first_page_is_light(html: Path) -> None:
     assert page + of_loaded + font <= 1_500_000
 
 
-def test_page_one_on_a_phone_has_both_panels_on_its_first_screen(html: Path, visit: Any) -> None:
-    page = visit((html / "book/index.html").as_uri(), viewport={"width": 390, "height": 844})
-    page.wait_for_selector("[data-ready]")
-    left, right = (node.bounding_box() for node in page.locator(".lrp-scene-panel svg").all())
-    assert left["x"] + left["width"] <= right["x"], "each has its own scale, so neither lies on the other"
-    assert right["y"] + right["height"] < 800
-    assert "(LOO)" in page.locator("article p").first.inner_text()
-
-
 def test_first_page_leads_to_the_book(site: str, visit: Any) -> None:
     visit(f"{site}/index.html").wait_for_url(f"**/{PAGES[0]}")
 
@@ -184,6 +175,15 @@ LOADS = {
     "object": "data",
     "link": "href",
 }
+
+
+def test_page_one_on_a_phone_has_both_panels_on_its_first_screen(html: Path, visit: Any) -> None:
+    page = visit((html / "book/index.html").as_uri(), viewport={"width": 390, "height": 844})
+    page.wait_for_selector("[data-ready]")
+    left, right = (node.bounding_box() for node in page.locator(".lrp-scene-panel svg").all())
+    assert left["x"] + left["width"] <= right["x"], "each has its own scale, so neither lies on the other"
+    assert right["y"] + right["height"] < 800
+    assert "(LOO)" in page.locator("article p").first.inner_text()
 
 
 def parsed(folder: Path) -> Iterator[tuple[Path, Any]]:
