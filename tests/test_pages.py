@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 import yaml
-from browsing import ROOT, Desk, Watch, complaints_of_axe, resize, serve
+from browsing import ROOT, Desk, Watch, complaints_of_axe, open_page, resize, serve
 from lrp_book.build import page_weights
 
 from lrp_companion.widgets.base import front_ends
@@ -161,8 +161,11 @@ def test_the_first_page_is_light(html: Path) -> None:
     assert page + of_loaded + font <= 1_500_000
 
 
-def test_first_page_leads_to_the_book(site: str, visit: Any) -> None:
-    visit(f"{site}/index.html").wait_for_url(f"**/{PAGES[0]}")
+def test_first_page_leads_to_the_book(site: str, browser: Any) -> None:
+    page = browser.new_page()
+    page.goto(f"{site}/index.html")
+    page.wait_for_url(f"**/{PAGES[0]}")
+    page.close()
 
 
 LOADS = {
@@ -281,13 +284,16 @@ def test_a_link_into_a_page_brings_its_widget_into_view(site: str, visit: Any) -
     assert page.evaluate("document.activeElement.dataset.address") == "layers", "Tab goes on from there"
 
 
-def test_search_says_words_and_in_a_folder_why_there_are_none(html: Path, site: str, visit: Any) -> None:
-    page = visit(f"{site}/search.html?q=bypassed")
+def test_search_says_words_and_in_a_folder_why_there_are_none(html: Path, site: str, browser: Any) -> None:
+    context = browser.new_context()
+    page, watch = open_page(context, f"{site}/search.html?q=bypassed")
     page.wait_for_selector("#search-results p.context")
     page.wait_for_load_state("networkidle")
     texts = page.locator("#search-results p.context").all_text_contents()
     assert texts and not any("\\(" in text for text in texts)
-    page = visit(f"{(html / 'search.html').as_uri()}?q=bypassed")
+    page, watch = open_page(context, f"{(html / 'search.html').as_uri()}?q=bypassed")
     page.wait_for_selector("#search-results li a")
+    assert watch.nothing(), watch
     assert page.locator("#search-results p.context").count() == 0
     assert page.get_by_text("Opened from a folder, the search lists titles").is_visible()
+    context.close()

@@ -155,7 +155,7 @@ def play(page: Any, slides: list[Slide]) -> Iterator[Played]:
             before = lines
             if not _act(page, kind, text):
                 played.faults.append(f"there is no control {text}")
-            page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            page.wait_for_timeout(350)  # a widget paints and writes its address
             lines = page.evaluate(_LINES)
         yield played
 
