@@ -58,21 +58,24 @@ AT = {"removal": "attention-mask", "target": "logit"}
 def test_what_is_left_of_a_record_has_the_values_of_the_whole(notebook: Path, tmp_path, monkeypatch) -> None:
     chosen = zips.PAIR | zips.PLAIN | {"site": ["word"]}
     parts = {
-        "wirings/llama-seed-0": "methods.r methods.morf methods.lerf methods.map masks.r examples.*",
+        "wirings/llama-seed-0": "methods.r methods.morf methods.lerf masks.r",
+        "maps/imdb-companion": "methods.r methods.map examples.*",
         "smollm2/facts-maps": "r",
     }
     monkeypatch.setitem(zips.DRAWN, "01", {name: (columns, chosen) for name, columns in parts.items()})
-    files = ["wirings/llama-seed-0/manifest.json", "smollm2/facts-maps.npz"]
+    files = [f"{name}/manifest.json" for name in parts if "facts" not in name] + ["smollm2/facts-maps.npz"]
     zipped(notebook, files).extractall(tmp_path)
     for name in parts:
         cut, whole = (open_record(name, results=place / "results") for place in (tmp_path, build.ROOT))
         axes = {axis: of for axis, of in chosen.items() if axis in whole.r.dims}
         xr.testing.assert_identical(cut.r, whole.r.sel(axes))
+    name = "maps/imdb-companion"
+    cut, whole = (open_record(name, results=place / "results") for place in (tmp_path, build.ROOT))
+    pd.testing.assert_frame_equal(cut.tokens(), whole.tokens(methods=zips.PAIR["explainer"]))
     name = "wirings/llama-seed-0"
     cut, whole = (open_record(name, results=place / "results") for place in (tmp_path, build.ROOT))
     pair = {"explainer": zips.PAIR["explainer"]}
     xr.testing.assert_identical(cut.curves, whole.curves.sel(pair))
-    pd.testing.assert_frame_equal(cut.tokens(), whole.tokens(methods=zips.PAIR["explainer"]))
     np.testing.assert_array_equal(cut.layers.sel(AT), whole.layers.sel(AT | {"site": ["word"]}))
     (run,) = cut.parts.values()
     with pytest.raises(KeyError):

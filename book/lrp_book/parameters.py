@@ -80,8 +80,12 @@ def check_values(given: Mapping[str, str]) -> None:
     if "source" in given:
         choose("make book", "SOURCE", given["source"], SOURCES)
     place: dict[str, Any] = {"source": given.get("source", "auto"), "data_dir": given.get("data_dir") or None}
-    for name, split in READ if place["data_dir"] or place["source"] == "folder" else ():
-        load_dataset(name, split=split, **place)
+    try:
+        for name, split in READ if place["data_dir"] or place["source"] == "folder" else ():
+            load_dataset(name, split=split, **place)
+    except (OSError, ValueError) as error:  # the library's words, in one line
+        got, hint = f"DATA_DIR {place['data_dir']!r}: {error}", "name their folder, or leave DATA_DIR out"
+        raise InputError("make book", got=got, expected="the notebooks' data sets", hint=hint) from error
     if place["source"] != "hub" and "limit" in given:
         load_dataset("sst2", limit=int(given["limit"]), **place)
     if "model" in given:
