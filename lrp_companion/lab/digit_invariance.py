@@ -147,8 +147,10 @@ def share_digits(
 
     Returns
     -------
-    A dict per image: `image` (side, side), `label`, `predicted`, `logit` of the predicted class, `maps`
-    ("query", "key", "value": arrays of side * side, see `LinearAttention.share_maps`), `loo`, such an array.
+    list
+        A dict per image: `image` (side, side), `label`, `predicted`, `logit` of the predicted class, `maps`
+        ("query", "key", "value": arrays of side * side, see `LinearAttention.share_maps`), `loo`, such an
+        array.
     """
     side = round(net.tokens**0.5)
     x = net.check_images(images, "share_digits")

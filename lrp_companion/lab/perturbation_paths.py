@@ -109,10 +109,12 @@ def anytime_maps(clf: Classifier, texts: str | Sequence[str]) -> list[dict[str, 
 
     Returns
     -------
-    A dict per text: `tokens`; `special` (T,); `label`, the explained class; `loo` (T,) and `forwards`, what
-    LOO costs; and under `ways`, by way, T + 1 steps, each with `scores` (T,), `forwards` and `backwards`
-    (passes so far), `exact` (places of the tokens whose LOO was computed), and by tokens ("no-special",
-    "all") `r`, Pearson's with LOO (NaN where undefined), and `error`, sum |R - LOO| / sum |LOO|.
+    list
+        A dict per text: `tokens`; `special` (T,); `label`, the explained class; `loo` (T,) and `forwards`,
+        what LOO costs; and under `ways`, by way, T + 1 steps, each with `scores` (T,), `forwards` and
+        `backwards` (passes so far), `exact` (places of the tokens whose LOO was computed), and by tokens
+        ("no-special", "all") `r`, Pearson's with LOO (NaN where undefined), and `error`, sum |R - LOO| /
+        sum |LOO|.
     """
     return [_of_text(clf, text) for text in ([texts] if isinstance(texts, str) else texts)]
 

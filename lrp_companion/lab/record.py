@@ -222,8 +222,9 @@ def interval(values: Any) -> Any:
 
     Returns
     -------
-    An `Interval` (`mean`, `low`, `high`, `n`) if `values` has no other axis; else an `xarray.Dataset` of
-    `mean`, `low`, `high` and `n` over the other axes: `.to_dataframe()` is a table of them.
+    Interval or table
+        An `Interval` (`mean`, `low`, `high`, `n`) if `values` has no other axis; else an `xarray.Dataset`
+        of `mean`, `low`, `high` and `n` over the other axes: `.to_dataframe()` is a table of them.
 
     >>> r = xr.DataArray([[0.2, 0.4], [0.5, 0.7]], {"site": ["word", "embedding"]}, ["site", "text"])
     >>> interval(r)["mean"].values.round(3).tolist()

@@ -61,8 +61,9 @@ def word_table(
 
     Returns
     -------
-    DataFrame by word: `count` (occurrences), `texts`, and for LOO, each method and each difference the
-    columns NAME, "NAME low" and "NAME high". `show.table` and `show.dots` take it.
+    DataFrame
+        DataFrame by word: `count` (occurrences), `texts`, and for LOO, each method and each difference the
+        columns NAME, "NAME low" and "NAME high". `show.table` and `show.dots` take it.
 
     Raises
     ------

@@ -123,9 +123,10 @@ def attribute(
 
     Returns
     -------
-    A list of `Attribution`, in the order of the inputs; with `completion` a `Completion`, which is a list
-    of one record per token of it, or a list of these. Autocast, inference mode and dropout that the caller
-    has switched on have no effect on the scores.
+    list
+        A list of `Attribution`, in the order of the inputs; with `completion` a `Completion`, which is a
+        list of one record per token of it, or a list of these. Autocast, inference mode and dropout that
+        the caller has switched on have no effect on the scores.
 
     Raises
     ------

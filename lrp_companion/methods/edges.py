@@ -116,9 +116,11 @@ def edge_loo(
 
     Returns
     -------
-    edges (L, H, T, T), float64: `edges[l - 1, h, j, i]` is `D_ji . gbar_j` of layer l, head h, query j and
-    removed key i. Where the head reads a mean of tokens, there is one more layer, whose first head and query
-    hold its share. And LOO (T,), from forward passes alone, of which `edges.sum((0, 1, 2))` is the division.
+    array
+        edges (L, H, T, T), float64: `edges[l - 1, h, j, i]` is `D_ji . gbar_j` of layer l, head h, query j
+        and removed key i. Where the head reads a mean of tokens, there is one more layer, whose first head
+        and query hold its share. And LOO (T,), from forward passes alone, of which `edges.sum((0, 1, 2))`
+        is the division.
 
     It costs some passes for each token, layer and node: for short texts, and to test other methods.
 

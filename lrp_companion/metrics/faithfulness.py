@@ -407,8 +407,9 @@ def agreement_grid(
 
     Returns
     -------
-    r of raw maps, (..., site, tokens, removal, target, statistic). NaN where it is undefined (a constant map,
-    fewer than two tokens) and where a map holds NaN, as a missing map does.
+    array
+        r of raw maps, (..., site, tokens, removal, target, statistic). NaN where it is undefined (a
+        constant map, fewer than two tokens) and where a map holds NaN, as a missing map does.
     """
     maps, loo = (real_array("agreement_grid", *pair) for pair in (("maps", maps), ("loo", loo)))
     special = bool_array("agreement_grid", "special", special)

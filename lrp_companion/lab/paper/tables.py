@@ -43,10 +43,11 @@ def table1(run: MnistRun, *, map: str = "raw") -> list[Row]:
 
     Returns
     -------
-    A row per explainer. For each of "left-right", "left-LOO", "right-LOO": the mean over images of the mean
-    over nets, with its interval; `<pair>, nets`, the smallest and largest mean of a single net; `<pair>,
-    paper`, the paper's value for these products, None where it has none or the data are not its. `n` images,
-    `nets`, `accuracy` (smallest and largest).
+    list
+        A row per explainer. For each of "left-right", "left-LOO", "right-LOO": the mean over images of the
+        mean over nets, with its interval; `<pair>, nets`, the smallest and largest mean of a single net;
+        `<pair>, paper`, the paper's value for these products, None where it has none or the data are not
+        its. `n` images, `nets`, `accuracy` (smallest and largest).
     """
     printed_rows = paper_table("table1") if on_paper_data(run.manifest["config"]) else []
     paper = {row["explainer"]: row for row in printed_rows}
@@ -85,8 +86,9 @@ def table2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL) -> list[Row]:
 
     Returns
     -------
-    A row per method: `method`, `r`, `lerf`, `morf`, `delta` as intervals, `<name>, paper` (None where it has
-    none, or the data are not the paper's), `n`.
+    list
+        A row per method: `method`, `r`, `lerf`, `morf`, `delta` as intervals, `<name>, paper` (None where
+        it has none, or the data are not the paper's), `n`.
     """
     dataset = dataset_of(run) if protocol.statistic == "pearson" else None  # as all of the paper's r
     paper = {row["method"]: row for row in paper_table("table2") if row["dataset"] == dataset}
@@ -100,8 +102,9 @@ def tableA3(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL) -> list[Row]
 
     Returns
     -------
-    A row per path and step: `path`, `bypassed` (in words), `layers`, and the columns of `table2`; the paper's
-    are None for a model of another depth than its 12 layers.
+    list
+        A row per path and step: `path`, `bypassed` (in words), `layers`, and the columns of `table2`; the
+        paper's are None for a model of another depth than its 12 layers.
     """
     dataset = dataset_of(run) if run.layers == BASE_LAYERS else None
     paper = {
