@@ -1,22 +1,17 @@
 """Slow second implementations, written from the papers' equations and not from the package: what the tests
 compare with.
 
-Two independent roads to the same relevance:
-
-* `relevance_r_form`: You et al. 2025, Eq. (1), (3), (4), (5) literally, on relevance itself, contribution by
-contribution, in
-  float64 NumPy, any epsilon;
-* `modified_gradient`: automatic differentiation of a forward pass with detached factors (Arras et al. 2025),
-epsilon 0.
-
-Both read the weights where the family's wiring says they are, and share no forward code with the package.
+Two independent roads to the same relevance: Eq. (1), (3), (4), (5) of You et al. 2025 literally, on relevance
+itself (rule by rule here, whole networks in `oracles_pre_norm.py`), and `modified_gradient`: automatic
+differentiation of a forward pass with detached factors (Arras et al. 2025), epsilon 0. Weights are read where
+the family's wiring says they are; no forward code is shared with the package.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -325,11 +320,15 @@ class Weights:
     by_distance: Tensor | None
 
     def bias(self, length: int) -> Tensor:
-        """What is added to the scores, (H, T, T): by how far a key is before or after its query."""
-        if self.by_distance is None:
-            return torch.zeros(self.heads, length, length, dtype=torch.float64)
-        rows = [[_distance_class(i - j) for j in range(length)] for i in range(length)]
-        return self.by_distance[torch.tensor(rows)].permute(2, 0, 1)
+        return bias_by_distance(self.by_distance, self.heads, length)
+
+
+def bias_by_distance(table: Tensor | None, heads: int, length: int) -> Tensor:
+    """What is added to the scores, (H, T, T): by how far a key is before or after its query."""
+    if table is None:
+        return torch.zeros(heads, length, length, dtype=torch.float64)
+    rows = [[_distance_class(i - j) for j in range(length)] for i in range(length)]
+    return table[torch.tensor(rows)].permute(2, 0, 1)
 
 
 def _distance_class(before: int) -> int:
@@ -395,136 +394,7 @@ def _name_of(activation: Callable[[Tensor], Tensor]) -> str:
 
 
 # ------------------------------------------------------------------------------------------------------------
-# (b1) the whole encoder on relevance itself
-# ------------------------------------------------------------------------------------------------------------
-
-_PHI: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
-    "gelu": np.vectorize(lambda z: 0.5 * z * (1 + math.erf(z / math.sqrt(2)))),
-    "relu": lambda z: np.maximum(z, 0.0),
-    "tanh": np.tanh,
-}
-
-
-def relevance_r_form(
-    weights: Weights,
-    input_ids: Sequence[int],
-    start: Sequence[float],
-    *,
-    bypass: Collection[int] = (),
-    eps: float = 0.0,
-    cut: Mapping[str, Sequence[bool]] | None = None,
-    end: Callable[[np.ndarray], tuple[float, np.ndarray]] | None = None,
-) -> tuple[float, dict[str, np.ndarray]]:
-    """One text, no padding. `start` weighs the logits; returns the explained output and relevance (T,) of
-    each part of the embedding.
-
-    Eq. (1) everywhere a sum is formed (the three embeddings are one sum), Eq. (3) and (4) at the two
-    products, Eq. (5) at the softmax, CP-LRP's linear rule for A V in the layers of `bypass` (from 1), the
-    identity at activations. Relevance of queries, keys or values ends at the tokens that are `cut`. `end`
-    stands for pooler and classifier: from the last states (T, D) to the output and their relevance.
-    """
-    ends = {name: np.asarray(tokens) for name, tokens in (cut or {}).items()}
-
-    def array(value: Tensor) -> np.ndarray:
-        return value.numpy()
-
-    def linear(x: np.ndarray, pair: Pair) -> np.ndarray:
-        return x @ array(pair[0]).T + array(pair[1])
-
-    def norm(x: np.ndarray, pair: Pair) -> np.ndarray:
-        return np.stack([layer_norm_matrix(row, array(pair[0]), weights.small) @ row for row in x]) + array(
-            pair[1]
-        )
-
-    def back_linear(relevance: np.ndarray, x: np.ndarray, pair: Pair) -> np.ndarray:
-        z = linear(x, pair)
-        contributions = x[:, None, :] * array(pair[0])[None]  # (T, out, in)
-        return (contributions * (relevance / (z + eps * np.where(z < 0, -1.0, 1.0)))[:, :, None]).sum(1)
-
-    def back_norm(relevance: np.ndarray, x: np.ndarray, pair: Pair) -> np.ndarray:
-        return np.stack(
-            [
-                r_layer_norm(r, row, array(pair[0]), array(pair[1]), weights.small, eps)
-                for r, row in zip(relevance, x, strict=True)
-            ]
-        )
-
-    ids = list(input_ids)
-    length = len(ids)
-    parts = {
-        "word": array(weights.word)[ids],
-        "position": array(weights.position)[weights.first_position : weights.first_position + length],
-    }
-    if weights.type is not None:
-        parts["type"] = np.repeat(array(weights.type)[:1], length, axis=0)
-    embedded = np.sum(list(parts.values()), axis=0)
-    normed = norm(embedded, weights.norm)
-    x = normed if weights.project is None else linear(normed, weights.project)
-
-    memory, bias = [], array(weights.bias(length))
-    for block in weights.blocks:
-        q, k, v = (linear(x, pair) for pair in (block.query, block.key, block.value))
-        width = q.shape[1] // weights.heads
-        heads = []
-        for h in range(weights.heads):
-            s = slice(h * width, (h + 1) * width)
-            kt = k[:, s].T / math.sqrt(width)
-            z = q[:, s] @ kt + bias[h]
-            a = np.exp(z - z.max(1, keepdims=True))
-            a /= a.sum(1, keepdims=True)
-            heads.append((s, q[:, s], kt, z, a, v[:, s]))
-        o = np.concatenate([a @ value for *_, a, value in heads], axis=1)
-        attended = linear(o, block.output)
-        first = norm(attended + x, block.norm)
-        inside = linear(first, block.inner)
-        active = _PHI[weights.activation](inside)
-        outside = linear(active, block.outer)
-        memory.append((x, q, k, v, heads, o, attended, first, inside, active, outside))
-        x = norm(outside + first, block.final_norm)
-
-    if end is None:
-        pooled = linear(x[:1], weights.pooler)
-        active = _PHI[weights.pooled_activation](pooled)
-        logits = linear(active, weights.classifier)[0]
-        weight = np.asarray(start, dtype=float)
-        output = float(weight @ logits)
-        relevance = back_linear((weight * logits)[None], active, weights.classifier)
-        relevance = back_linear(relevance, x[:1], weights.pooler)  # identity at the activation
-        relevance = np.concatenate([relevance, np.zeros((length - 1, relevance.shape[1]))])
-    else:
-        output, relevance = end(x)
-    for number in range(len(weights.blocks), 0, -1):
-        block = weights.blocks[number - 1]
-        x, q, k, v, heads, o, attended, first, inside, active, outside = memory[number - 1]
-        relevance = back_norm(relevance, outside + first, block.final_norm)
-        r_outside, r_first = r_add(relevance, (outside, first), eps)
-        r_first = r_first + back_linear(back_linear(r_outside, active, block.outer), first, block.inner)
-        relevance = back_norm(r_first, attended + x, block.norm)
-        r_attended, r_x = r_add(relevance, (attended, x), eps)
-        r_o = back_linear(r_attended, o, block.output)
-        r_q, r_k, r_v = np.zeros_like(q), np.zeros_like(k), np.zeros_like(v)
-        for s, q_h, kt, z, a, v_h in heads:
-            if number in bypass:
-                r_v[:, s] = r_attention_values(r_o[:, s], a, v_h, eps)
-            else:
-                r_a, r_v[:, s] = r_matmul(r_o[:, s], a, v_h, eps)
-                r_q[:, s], r_kt = r_matmul(r_softmax(r_a, z), q_h, kt, eps, z - q_h @ kt)
-                r_k[:, s] = r_kt.T
-        for name, r in (("query", r_q), ("key", r_k), ("value", r_v)):
-            r[ends.get(name, [])] = 0.0
-        r_x = r_x + back_linear(r_v, x, block.value)
-        if number not in bypass:
-            r_x = r_x + back_linear(r_q, x, block.query) + back_linear(r_k, x, block.key)
-        relevance = r_x
-    if weights.project is not None:
-        relevance = back_linear(relevance, normed, weights.project)
-    relevance = back_norm(relevance, embedded, weights.norm)
-    shares = r_add(relevance, tuple(parts.values()), eps)
-    return output, {name: share.sum(1) for name, share in zip(parts, shares, strict=True)}
-
-
-# ------------------------------------------------------------------------------------------------------------
-# (b2) the whole encoder as the gradient of a modified network
+# (b) the whole encoder as the gradient of a modified network
 # ------------------------------------------------------------------------------------------------------------
 
 _TORCH_PHI: Mapping[str, Callable[[Tensor], Tensor]] = {

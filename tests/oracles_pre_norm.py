@@ -1,24 +1,31 @@
-"""Slow second implementations for families with norms before their branches.
-
-Two independent roads to the same relevance, as in `oracles.py`:
+"""Slow second implementations: two independent roads to the same relevance.
 
 * `modified_gradient`: the `transformers` network itself, its own order and its own modules, with detached
   factors (attention through transformers' registry of attention functions, norms and activations replaced on
   a copy): epsilon 0;
 * `relevance_r_form`: Eq. (1), (3), (4), (5) literally on relevance, contribution by contribution, in NumPy,
-  any epsilon.
+  any epsilon and family.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from oracles import r_add, r_attention_values, r_layer_norm, r_linear, r_matmul, r_softmax, sign
+from oracles import (
+    bias_by_distance,
+    r_add,
+    r_attention_values,
+    r_layer_norm,
+    r_linear,
+    r_matmul,
+    r_softmax,
+    sign,
+)
 from torch import Tensor, nn
 from transformers import AttentionInterface
 from transformers.activations import ACT2FN
@@ -442,9 +449,15 @@ class _Layer:
     """One layer of one text: forward in the order of its wiring, and relevance back."""
 
     def __init__(
-        self, w: LayerWiring, heads: int, x: np.ndarray, angles: Any, closed: np.ndarray, config: Any = None
+        self,
+        w: LayerWiring,
+        x: np.ndarray,
+        angles: Any,
+        closed: np.ndarray,
+        biases: np.ndarray,
+        config: Any = None,
     ) -> None:
-        self.w, self.x = w, x
+        self.w, self.x, heads = w, x, len(biases)
         self.before = _Norm(w.attention_input_norm, x)
         self.q, self.k, self.v = (_Linear(m, self.before.y) for m in (w.query, w.key, w.value))
         width, shared = self.q.y.shape[1] // heads, heads // (w.key_heads or heads)
@@ -457,11 +470,12 @@ class _Layer:
             )
             raw = query.y @ key.y.T * w.scale_of(width)
             positions = None if w.relative is None else _Positions(w, s, query.y, key.y, config)
-            raw = raw if positions is None else raw + positions.scores
+            bias = biases[h] if positions is None else positions.scores
+            raw = raw + bias
             z = raw if w.cap is None else w.cap * np.tanh(raw / w.cap)
             z = np.where(closed, -np.inf, z)
             a = np.exp(z - z.max(1, keepdims=True))
-            self.heads.append((s, t, query, key, positions, raw, z, a / a.sum(1, keepdims=True)))
+            self.heads.append((s, t, query, key, positions, bias, raw, z, a / a.sum(1, keepdims=True)))
         self.read = np.concatenate([a @ self.v.y[:, t] for _, t, *_, a in self.heads], axis=1)
         self.out = _Linear(w.attention_out, self.read)
         self.first_branch = _Norm(w.attention_branch_norm, self.out.y)
@@ -477,8 +491,8 @@ class _Layer:
         self.beside = None if w.convolution is None else _Convolved(w.convolution, x, self.after.y)
         self.y = self.after.y if self.beside is None else self.beside.y
 
-    def back(self, relevance: np.ndarray, *, bypass: bool, gate: str, eps: float) -> np.ndarray:
-        beside: Any = 0.0
+    def back(self, relevance: np.ndarray, *, bypass: bool, gate: str, eps: float, cut: Any) -> np.ndarray:
+        self.cut, beside = cut, 0.0
         if self.beside is not None:
             relevance, beside = self.beside.back(relevance, eps)
         relevance = self.after.back(relevance, eps)
@@ -512,7 +526,7 @@ class _Layer:
 
     def _attention(self, relevance: np.ndarray, bypass: bool, eps: float) -> np.ndarray:
         r_q, r_k, r_v = (np.zeros_like(x.y) for x in (self.q, self.k, self.v))
-        for s, t, query, key, positions, raw, z, a in self.heads:
+        for s, t, query, key, positions, bias, raw, z, a in self.heads:
             value = self.v.y[:, t]
             if bypass:
                 r_v[:, t] += r_attention_values(relevance[:, s], a, value, eps)
@@ -521,58 +535,28 @@ class _Layer:
             r_v[:, t] += r_value
             r_z = np.where(np.isfinite(z), r_softmax(r_a, z), 0.0)  # the identity at a cap
             scaled = key.y.T * self.w.scale_of(query.y.shape[1])
-            bias = None if positions is None else positions.scores
             r_query, r_key = r_matmul(r_z, query.y, scaled, eps, bias)
             if positions is not None:
                 of_query, of_key = positions.back(r_z, raw, eps)
                 r_query, r_key = r_query + of_query, r_key + of_key.T
             r_q[:, s] += query.back(r_query, eps)
             r_k[:, t] += key.back(r_key.T, eps)
+        for name, r in (("query", r_q), ("key", r_k), ("value", r_v)):
+            r[self.cut.get(name, [])] = 0.0
         out = self.v.back(r_v, eps)
         return out if bypass else out + self.q.back(r_q, eps) + self.k.back(r_k, eps)
 
 
-def relevance_r_form(
-    wiring: Wiring,
-    ids: Any,
-    target: int,
-    *,
-    bypass: Collection[int] = (),
-    gate: str = "uniform",
-    eps: float = 0.0,
-    config: Any = None,
-) -> tuple[float, dict[str, np.ndarray]]:
-    """One text: the target's logit, and the relevance (T,) of each part of the embedding sum.
-
-    Of an image `ids` are the embeddings (T, E) of its tokens.
-    """
-    batch, places = torch.as_tensor(ids), torch.arange(len(ids))
-    parts = {"word": _array(batch if batch.ndim == 2 else wiring.word(batch))}
-    if wiring.position is not None:
-        parts["position"] = _array(wiring.position(places))
-    if wiring.type is not None:
-        parts["type"] = _array(wiring.type(torch.zeros_like(batch)))
-    start = _Norm(wiring.embedding_norm, np.sum(list(parts.values()), axis=0))
-    x, layers, ahead = start.y, [], np.arange(len(ids))[None] - np.arange(len(ids))[:, None]
-    for w in wiring.layers:
-        closed = (ahead > 0) & wiring.causal
-        if w.window is not None:
-            closed |= np.abs(ahead) > w.window
-        angles = None
-        if wiring.rotary is not None:
-            pair = wiring.rotary(torch.from_numpy(x)[None], places[None], w.kind)
-            angles = tuple(_array(side[0]) for side in pair)
-        layers.append(_Layer(w, wiring.heads, x, angles, closed, config))
-        x = layers[-1].y
-    final = _Norm(wiring.final_norm, x)
+def _read(wiring: Wiring, y: np.ndarray, target: int, eps: float) -> tuple[float, np.ndarray]:
+    """The target's logit, and the relevance of the last states y (T, D)."""
     weights: dict[str, Any] = {
-        "two": np.eye(len(ids))[:2],
-        "first": np.eye(len(ids))[0],
-        "last": np.eye(len(ids))[-1],
-        "mean": np.full(len(ids), 1 / len(ids)),
+        "two": np.eye(len(y))[:2],
+        "first": np.eye(len(y))[0],
+        "last": np.eye(len(y))[-1],
+        "mean": np.full(len(y), 1 / len(y)),
     }
     weight = weights[wiring.readout]
-    pooled = (weight @ final.y).flatten()
+    pooled = (weight @ y).flatten()
     steps: list[Any] = []
     x = pooled[None]
     for module, activation in wiring.head:
@@ -585,14 +569,58 @@ def relevance_r_form(
         relevance = step.back(relevance, eps)
     small = eps * np.vectorize(sign)(pooled) if wiring.readout == "mean" else 0.0
     if wiring.readout == "two":  # each of the two tokens has its half
-        whole = np.zeros_like(final.y)
+        whole = np.zeros_like(y)
         whole[:2] = relevance[0].reshape(2, -1)
-        relevance = whole
-    else:
-        relevance = weight[:, None] * final.y / (pooled + small) * relevance[0]
+        return logit, whole
+    return logit, weight[:, None] * y / (pooled + small) * relevance[0]
+
+
+def relevance_r_form(
+    wiring: Wiring,
+    ids: Any,
+    target: int,
+    *,
+    bypass: Collection[int] = (),
+    gate: str = "uniform",
+    eps: float = 0.0,
+    config: Any = None,
+    cut: Mapping[str, Sequence[bool]] | None = None,
+    end: Callable[[np.ndarray], tuple[float, np.ndarray]] | None = None,
+) -> tuple[float, dict[str, np.ndarray]]:
+    """One text: the target's logit, and the relevance (T,) of each part of the embedding sum.
+
+    Of an image `ids` are the embeddings (T, E) of its tokens. Relevance of queries, keys or values ends at
+    the tokens that are `cut`. `end` stands for the head: from the last states (T, D) to the output and their
+    relevance.
+    """
+    batch, places = torch.as_tensor(ids), torch.arange(len(ids))
+    cut = {name: np.asarray(tokens) for name, tokens in (cut or {}).items()}
+    parts = {"word": _array(batch if batch.ndim == 2 else wiring.word(batch))}
+    if wiring.position is not None:
+        parts["position"] = _array(wiring.position(places + wiring.first_position))
+    if wiring.type is not None:
+        parts["type"] = _array(wiring.type(torch.zeros_like(batch)))
+    start = _Norm(wiring.embedding_norm, np.sum(list(parts.values()), axis=0))
+    wide = None if wiring.projection is None else _Linear(wiring.projection, start.y)
+    ahead = np.arange(len(ids))[None] - np.arange(len(ids))[:, None]
+    x, layers = start.y if wide is None else wide.y, []
+    table = None if wiring.score_bias is None else wiring.score_bias.table.weight.double()
+    biases = _array(bias_by_distance(table, wiring.heads, len(ids)))
+    for w in wiring.layers:
+        closed = (ahead > 0) & wiring.causal
+        if w.window is not None:
+            closed |= np.abs(ahead) > w.window
+        angles = None
+        if wiring.rotary is not None:
+            pair = wiring.rotary(torch.from_numpy(x)[None], places[None], w.kind)
+            angles = tuple(_array(side[0]) for side in pair)
+        layers.append(_Layer(w, x, angles, closed, biases, config))
+        x = layers[-1].y
+    final = _Norm(wiring.final_norm, x)
+    logit, relevance = _read(wiring, final.y, target, eps) if end is None else end(final.y)
     relevance = final.back(relevance, eps)
     for number in range(len(layers), 0, -1):
-        relevance = layers[number - 1].back(relevance, bypass=number in bypass, gate=gate, eps=eps)
-    relevance = start.back(relevance, eps)
+        relevance = layers[number - 1].back(relevance, bypass=number in bypass, gate=gate, eps=eps, cut=cut)
+    relevance = start.back(relevance if wide is None else wide.back(relevance, eps), eps)
     shares = r_add(relevance, tuple(parts.values()), eps) if len(parts) > 1 else [relevance]
     return logit, {name: share.sum(1) for name, share in zip(parts, shares, strict=True)}

@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 import oracles
+import oracles_pre_norm
 import pytest
 import torch
 from hypothesis import given
@@ -87,7 +88,8 @@ def test_equals_the_equations_on_relevance_itself(family, bypass, activation, ep
     """Oracle 3: no gradient, no g; Eq. (1), (3), (4), (5) with the stabiliser wherever the paper puts it."""
     model, rows = network(family, activation=activation)
     ids = rows[0]
-    _, expected = oracles.relevance_r_form(oracles.weights_of(model), ids, [1.0, 0.0], bypass=bypass, eps=eps)
+    wiring = Encoder(model).wiring
+    _, expected = oracles_pre_norm.relevance_r_form(wiring, ids, 0, bypass=bypass, eps=eps)
     parts = explain(model, [ids], [1.0, 0.0], bypass=bypass, eps=eps)
     for name, value in expected.items():
         assert_near(parts[name][0], value, 1e-9)

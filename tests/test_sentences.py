@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from oracles import relevance_r_form, weights_of
+from oracles_pre_norm import relevance_r_form
 from tiny_models import TEXTS, build
 
 import lrp_companion as lrp
@@ -139,7 +139,7 @@ def test_relevance_is_that_of_the_equations(
         return float(each.sum()), shares * each
 
     for method, bypass in (("attnlrp", ()), ("cp-lrp", (1, 2))):
-        value, parts = relevance_r_form(weights_of(network), ids, (), bypass=bypass, end=end)
+        value, parts = relevance_r_form(clf.encoder.wiring, ids, 0, bypass=bypass, end=end)
         (record,) = lrp.attribute(clf, TEXTS[0], target=OTHER, method=method)
         assert abs(record.logit - value) < 1e-12
         for name, relevance in parts.items():
