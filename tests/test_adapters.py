@@ -72,8 +72,6 @@ def same(one: torch.Tensor, other: torch.Tensor) -> None:
     torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
-# -- every task ----------------------------------------------------------------------------------------------
-
 DECODERS = {
     "gpt2": ("c_attn", "c_proj"),
     "llama": ("q_proj", "v_proj"),
@@ -150,12 +148,8 @@ def test_classifiers_of_images(tmp_path: Path, family: str, task: str | None) ->
     kind = f"{'ViT' if family == 'vit' else 'DeiT'}ForImageClassification"
     net = adapt(base, kind, lora("q_proj", "v_proj", modules_to_save=["classifier"]), num_labels=4)
     net.save_pretrained(tmp_path / "adapter")
-    processor = {
-        "do_rescale": True,
-        "rescale_factor": 0.5,
-        "do_normalize": False,
-        "image_processor_type": "ViTImageProcessor",
-    }
+    processor = {"do_rescale": True, "rescale_factor": 0.5, "do_normalize": False}
+    processor["image_processor_type"] = "ViTImageProcessor"
     (tmp_path / "adapter" / "preprocessor_config.json").write_text(json.dumps(processor))
     if task:
         edit(tmp_path / "adapter" / CONFIG, task_type=task)
@@ -184,9 +178,6 @@ def test_names_of_labels(tmp_path: Path, named: bool) -> None:
     same(ours(clf), own_logits(net, tokenizer))
 
 
-# -- one adapter, in every way that it can be configured -----------------------------------------------------
-
-
 def classifier(folder: Path, config: Any = None, family: str = "bert", **more: Any) -> tuple[Path, Any, Any]:
     """An adapter of a BERT with two labels, its network and its tokenizer."""
     network, tokenizer = build(family, **more)
@@ -199,13 +190,9 @@ def classifier(folder: Path, config: Any = None, family: str = "bert", **more: A
 
 WAYS: dict[str, dict[str, Any]] = {
     "ranks": {"rank_pattern": {"layer.0.attention.self.query": 3, "value": 1}},
-    "alphas": {"alpha_pattern": {r"^bert\.encoder\.layer\.1\..*value": 32}, "lora_alpha": 4},
-    "rslora": {"use_rslora": True, "r": 4},
     "dora": {"use_dora": True},
     "all biases": {"bias": "all"},
     "biases of the maps": {"lora_bias": True},
-    "one layer": {"layers_to_transform": [1], "layers_pattern": "layer"},
-    "without": {"exclude_modules": ["layer.0.attention.self.query"]},
     "more modules": {"modules_to_save": ["pooler"]},
     "new words": {"trainable_token_indices": [3, 7, 8]},
 }
@@ -264,8 +251,6 @@ def test_other_kinds_of_adapters(tmp_path: Path, kind: str) -> None:
         same(ours(load_classifier(*given)), own_logits(net, tokenizer))
 
 
-# -- what is broken ------------------------------------------------------------------------------------------
-
 FIRST = "base_model.model.bert.encoder.layer.0.attention.self.query.lora_A.weight"
 Change = Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]
 
@@ -322,9 +307,6 @@ def test_pickled_weights_are_not_read(tmp_path: Path) -> None:
     torch.save(weights, folder / "adapter_model.bin")
     with pytest.raises(FileNotFoundError):
         load_classifier(folder)
-
-
-# -- in memory -----------------------------------------------------------------------------------------------
 
 
 def test_a_network_in_memory_stays_as_it_is(tmp_path: Path) -> None:

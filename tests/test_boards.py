@@ -133,9 +133,6 @@ def test_undefined_maps_are_counted(tmp_path):
     assert cell.value.sel(estimate="b").values[1:].tolist() == [0.25, 0.5]
 
 
-# -- the switchboard ---------------------------------------------------------------------------------------
-
-
 def unpacked(of_run: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     shape = tuple(map(len, GRID_OPTIONS.values()))
     cells = np.frombuffer(base64.b64decode(of_run["cells"]), "<i2").reshape(*shape, 9)

@@ -214,10 +214,7 @@ OTHERWISE = "."
 OTHERS: dict[str, tuple[Callable[[], Callable[[Any], Any]], str]] = {
     "silu in the head": (lambda: ending(torch.nn.SiLU()), "activation"),
     "softmax in the head": (lambda: with_head(((linear(2), torch.nn.Softmax(-1)),)), "activation"),
-    "a norm in the head": (
-        lambda: with_head(((torch.nn.LayerNorm(16), None), (linear(2), None))),
-        OTHERWISE,
-    ),
+    "a norm in the head": (lambda: with_head(((torch.nn.LayerNorm(16), None), (linear(2), None))), OTHERWISE),
     "one output": (lambda: with_head(((linear(1), None),)), "one output"),
     "another activation in one layer": (lambda: layered(activation=torch.relu), OTHERWISE),
     "a cap": (lambda: layered(cap=torch.tanh), OTHERWISE),

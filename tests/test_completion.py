@@ -202,8 +202,6 @@ def test_an_answer_ends_where_generate_ends_it(family: str, where: str) -> None:
     assert [record.target for record in answer] == free and answer[0].details["ended"] == "length"
 
 
-# -- prompt and answer are one text -------------------------------------------------------------------------
-
 PIECES = dict.fromkeys("abcdefghijklmnopqrstuvwxyz.,35", -6.0) | {"▁": -4.0, "▁e.g.": -3.5, "▁3.5": -3.5}
 PIECES |= {"▁the": -2.0, "▁harbour": -2.5, "▁film": -2.5}
 PIECES |= dict.fromkeys(("▁fi", "lm", "bour", "▁bour"), -3.0)
@@ -458,8 +456,6 @@ def test_the_next_token_at_any_place(clf: lrp.Classifier) -> None:
     assert named == placed
 
 
-# -- all classes, all places --------------------------------------------------------------------------------
-
 SEVERAL = ("attnlrp", "cp-lrp", "loo", "mask-gradient", "gradient-x-input", "hybrid", "rollout")
 
 
@@ -494,9 +490,6 @@ def test_all_places_of_a_tagger(method: str) -> None:
         same(record, lrp.attribute(clf, text, method=method, position=place, **options)[0])
     classes = lrp.attribute(clf, text, method=method, target="all", position=2, **options)
     assert [record.target for record in classes] == list(range(len(clf.labels)))
-
-
-# -- what a user sees ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -69,12 +69,7 @@ def test_another_family_is_called_by_its_name(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "albert", "distilbert", "gpt2", "llama", "modernbert"])
 @pytest.mark.parametrize(
-    "entries",
-    [
-        {"return_dict": False},
-        {"output_hidden_states": True, "output_attentions": True},
-    ],
-    ids=str,
+    "entries", [{"return_dict": False}, {"output_hidden_states": True, "output_attentions": True}], ids=str
 )
 def test_entries_that_change_no_logit_are_explained(tmp_path, family, entries) -> None:
     whole = save(tmp_path / "whole", family)

@@ -43,9 +43,6 @@ def goals(text: str) -> list[str]:
     return re.findall(r"^\d\. (.+)$", re.split(r"^## ", text, flags=re.MULTILINE)[1], re.MULTILINE)
 
 
-# -- what the answers say is so ------------------------------------------------------------------------------
-
-
 def test_the_commands_of_the_project_are_commands() -> None:
     from lrp_companion.cli import parser
 
@@ -65,9 +62,6 @@ def test_no_switch_alone_reverses_the_order_and_site_with_tokens_does() -> None:
         for option in set(options):
             changed = replace(OURS, **{axis: option})
             assert (run.r("cp-lrp", changed) - run.r("attnlrp", changed)).mean() < 0, (axis, option)
-
-
-# -- the student edition -------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

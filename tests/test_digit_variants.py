@@ -46,10 +46,7 @@ def test_rows_are_those_of_the_loop_called_by_hand(run, digits) -> None:
         net, _ = train_pair(train, seed=seed, epochs=1, **run.variants[variant])
         assert run.accuracy(variant)[seed] == pytest.approx(net.accuracy(test.images, test.labels))
         rows = invariance_table(
-            net,
-            test.images[sorted(sample)],
-            explainers={n: EXPLAINERS[n] for n in EXPLAINED},
-            progress=False,
+            net, test.images[sorted(sample)], explainers={n: EXPLAINERS[n] for n in EXPLAINED}, progress=False
         )
         for explainer, pair, map in itertools.product(EXPLAINED, PAIRS, ("raw", "sum-to-one")):
             expected = rows.values(f"r {pair}" + (" (sum-to-one)" if map != "raw" else ""), explainer)

@@ -13,13 +13,7 @@ import pytest
 from tiny_models import build, pre_norm
 
 import lrp_companion as lrp
-from lrp_companion.checks import (
-    CompanionError,
-    InputError,
-    ModelError,
-    SourceError,
-)
-from lrp_companion.cli import main
+from lrp_companion.checks import CompanionError, InputError, ModelError, SourceError
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import (
     METHODS,
@@ -129,15 +123,6 @@ def test_a_method_that_is_named_with_its_options() -> None:
         ("loo:groups=2", "option 'groups' for method 'loo'"),
     ):
         assert words in message(InputError, method_call, name)
-
-
-# ------------------------------------------------------------------------------------------------ loading
-
-
-def test_a_command_says_in_one_line_what_a_library_refuses(tmp_path: Path, capsys) -> None:
-    assert main(["explain", "a film", "--model", str(tmp_path)]) in (2, 3)
-    said = capsys.readouterr().err
-    assert len(said.splitlines()) == 1 and tmp_path.name in said
 
 
 def test_a_classifier_whose_head_was_never_saved(tmp_path: Path) -> None:

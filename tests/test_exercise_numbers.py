@@ -49,9 +49,6 @@ LINKS = [
 ]
 
 
-# -- the pages as a course -----------------------------------------------------------------------------------
-
-
 def test_pages_and_notebooks_have_each_exercise_from_its_card() -> None:
     """Two of three hand-written copies had drifted: another argument, a solution of old."""
     blocks = [match for text in TEXT.values() for match in BLOCK_OF_CARD.finditer(text)]
@@ -67,9 +64,6 @@ def test_pages_and_notebooks_have_each_exercise_from_its_card() -> None:
         checked += [found[1] for cell in notebook.cells if (found := CHECK.search(cell.source))]
         assert fill(copy.deepcopy(notebook)) == notebook, "make notebooks writes them from the cards"
     assert checked == list(EXERCISES)
-
-
-# -- numbers -------------------------------------------------------------------------------------------------
 
 
 def vector(values: Any, digits: int | None = None) -> str:
@@ -438,9 +432,6 @@ def test_every_decimal_of_a_solution_is_recomputed_or_given() -> None:
         known = " ".join([*(NUMBERS[label]() if label in NUMBERS else []), ASKED[label]])
         unknown = [decimal for decimal in re.findall(r"\d+\.\d+", plain) if decimal not in known]
         assert not unknown, f"{label}: {unknown} are recomputed nowhere"
-
-
-# -- links to widgets ----------------------------------------------------------------------------------------
 
 
 def state(link: str) -> tuple[str, str, dict[str, str]]:

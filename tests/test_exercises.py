@@ -45,9 +45,6 @@ def norm_sd(x: np.ndarray, small: float) -> np.ndarray:
     return np.sqrt(x.var(-1, keepdims=True) + small)
 
 
-# -- the reference answers against the package's rules, which are another implementation ---------------------
-
-
 def above_0(z: np.ndarray) -> np.ndarray:
     """The package carries R / z, which has a limit at 0 and no value."""
     return np.where(z == 0, 1e-200, z)
@@ -169,9 +166,6 @@ def test_the_packages_own_rule_passes(name: str) -> None:
     assert result.passes and repr(result) == f"passes: {name}. Right on {SEEDS * len(cases)} random inputs."
 
 
-# -- typical wrong answers, as a student writes them ---------------------------------------------------------
-
-
 def stabilised(sign: Any, r: Any, x: Any, w: Any, b: Any, eps: float) -> Any:
     z = w @ x + b
     return x * (w.T @ (r / (z + eps * sign(r, z))))
@@ -219,9 +213,6 @@ def test_a_solution_is_finite_where_z_is_0() -> None:
         cases = EXERCISES[name].cases(np.random.default_rng(SEED))
         given = [compiled(EXERCISES[name].solution)(*case.inputs) for case in cases]
         assert all(np.isfinite(part).all() for answer in given for part in answer)
-
-
-# -- the cards -----------------------------------------------------------------------------------------------
 
 
 @every_exercise

@@ -25,6 +25,7 @@ RECORDS = {
     "LinearAttention",
     "LiveSentence",
     "family",
+    "load_classifier",
     "rule_set",
 }
 """Made by the functions that are tried, or from code."""

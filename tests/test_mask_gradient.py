@@ -15,12 +15,7 @@ from tiny_models import TEXTS
 import lrp_companion as lrp
 from lrp_companion import Classifier, LinearAttention
 from lrp_companion.checks import InputError
-from lrp_companion.methods.mask_gradient import (
-    integrate,
-    plan,
-    quadrature,
-    quadrature_rows,
-)
+from lrp_companion.methods.mask_gradient import integrate, plan, quadrature, quadrature_rows
 from lrp_companion.tape import attention
 
 
@@ -189,9 +184,6 @@ def test_a_fused_projection_of_queries_keys_and_values_changes_nothing(clf: Clas
         assert np.allclose(a, b, atol=1e-12)
 
 
-# -- images --------------------------------------------------------------------------------------------------
-
-
 def test_on_images_one_group_is_gradient_times_input(net: LinearAttention) -> None:
     for a, b in zip(
         lrp.attribute(net, images(), method="mask-gradient"),
@@ -205,9 +197,6 @@ def test_on_images_two_nodes_are_exact_because_the_logit_has_degree_three(net: L
     loo = lrp.attribute(net, images(), method="loo")
     records = lrp.attribute(net, images(), method="mask-gradient", groups="all")
     assert all(np.allclose(a.scores, b.scores, atol=1e-12) for a, b in zip(records, loo, strict=True))
-
-
-# -- quadrature ----------------------------------------------------------------------------------------------
 
 
 @given(st.integers(1, 32), st.integers(0, 62))

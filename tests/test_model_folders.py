@@ -79,9 +79,6 @@ def test_pickled_weights_are_read_as_weights_only(copy: Path, tmp_path: Path) ->
     assert not (tmp_path / "trace").exists()
 
 
-# -- weights of the folder and of the network ---------------------------------------------------------------
-
-
 def with_weights(folder: Path, **more: object) -> None:
     """Put weights beside those of the folder, named with __ for each dot; None takes one away."""
     weights = load_file(folder / "model.safetensors")
@@ -134,9 +131,6 @@ def test_heads_of_other_tasks_beside_are_left_out(tmp_path: Path, family: str, n
     before = load_classifier(folder).card.fingerprint
     with_weights(folder, **dict.fromkeys((name.replace(".", "__") for name in names), True))
     assert load_classifier(folder).card.fingerprint == before
-
-
-# -- a run that is gone on with ------------------------------------------------------------------------------
 
 
 def other_activation(folder: Path) -> None:

@@ -36,9 +36,6 @@ def agrees(clf: Classifier, network: Any, given: str = TEXT) -> None:
     np.testing.assert_allclose(np.asarray(kept), expected.numpy(), rtol=0, atol=1e-10)
 
 
-# -- heads ---------------------------------------------------------------------------------------------------
-
-
 class Own(nn.Module):
     """An own head under the names that RoBERTa's has; it computes the same if `between` is tanh."""
 
@@ -58,11 +55,6 @@ class AsKnown(Own):
         return torch.tanh(z)
 
 
-class Doubled(Own):
-    def between(self, z: Tensor) -> Tensor:
-        return 2 * torch.tanh(z)
-
-
 class Scaled(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         return 1.3 * super().forward(x)
@@ -70,11 +62,9 @@ class Scaled(nn.Linear):
 
 HEADS: dict[str, Callable[[], nn.Module]] = {
     "own": Own,
-    "doubled": Doubled,
     "an MLP": lambda: nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 3)),
     "probabilities": lambda: nn.Sequential(nn.Linear(16, 3), nn.Softmax(-1)),
     "scaled": lambda: Scaled(16, 3),
-    "another number of outputs": lambda: nn.Linear(16, 5),
     "a norm": lambda: nn.LayerNorm(16),
     "nothing": nn.Identity,
 }
@@ -138,9 +128,6 @@ def test_a_family_of_ones_own_has_a_head_of_ones_own() -> None:
             load_classifier(network, tokenizer)
     finally:
         families.forget_family("bert-with-own-head")
-
-
-# -- modules -------------------------------------------------------------------------------------------------
 
 
 class OddNorm(nn.LayerNorm):
@@ -259,11 +246,7 @@ def test_every_module_that_does_more_is_found(family: str) -> None:
     for module in network.modules():
         if type(module).__name__.endswith(kinds):
             kind = type(module)
-            more = type(
-                "More",
-                (kind,),
-                {"forward": lambda self, x, kind=kind: wavy(kind.forward(self, x))},
-            )
+            more = type("More", (kind,), {"forward": lambda self, x, kind=kind: wavy(kind.forward(self, x))})
             module.__class__ = more
             with pytest.raises(ModelError, match="by the network"):
                 load_classifier(network, tokenizer, dtype="float64")

@@ -41,9 +41,6 @@ def ends(tokenizer: Any, single: str) -> Any:
     return tokenizer
 
 
-# -- a text that is cut -------------------------------------------------------------------------------------
-
-
 def cut_cases() -> dict[str, tuple[Any, Any]]:
     """Models of several kinds, and tokenizers that end texts in several ways, on either side."""
     out: dict[str, tuple[Any, Any]] = {}
@@ -82,9 +79,6 @@ def test_a_text_is_cut_as_its_tokenizer_cuts_it(name: str) -> None:
     assert record.logit == pytest.approx(float(networks), abs=1e-6)
     with pytest.raises(InputError, match="tokens; expected at most"):
         clf.encode(LONG)
-
-
-# -- the token that is read ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma2", "mistral"])
@@ -133,9 +127,6 @@ def test_a_removed_last_word_moves_the_place_that_is_read() -> None:
     np.testing.assert_allclose(ours, networks, atol=1e-7)
 
 
-# -- company ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ROTATIONS)
 @pytest.mark.parametrize("family", ["llama", "mistral"])
 def test_rotations_do_not_depend_on_the_company(kind: str, family: str) -> None:
@@ -182,9 +173,6 @@ def in_company(clf: lrp.Classifier, close: float = 1e-9) -> None:
         np.testing.assert_allclose(together[0].scores, alone.scores, atol=close * 10)
 
 
-# -- names of tokens ----------------------------------------------------------------------------------------
-
-
 def test_a_target_given_as_text_is_what_the_tokenizer_makes_of_it() -> None:
     network, tokenizer = pre_norm("llama", task="ForCausalLM")
     clf = load_classifier(network, tokenizer)
@@ -205,9 +193,6 @@ def test_a_target_given_as_text_is_what_the_tokenizer_makes_of_it() -> None:
     assert evaluate(everything)[0] == pytest.approx(lattice.logit, abs=1e-5)
 
 
-# -- half precision -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("family", ["llama", "gemma3_text", "modernbert", "mistral"])
 def test_frequencies_stay_in_float32(family: str, dtype: str) -> None:
@@ -216,9 +201,6 @@ def test_frequencies_stay_in_float32(family: str, dtype: str) -> None:
     before = {name: value for name, value in clf.network.named_buffers() if "inv_freq" in name}
     assert before and all(value.dtype == torch.float32 for value in before.values())
     assert all(value.dtype == getattr(torch, dtype) for value in clf.network.parameters())
-
-
-# -- the comparison -----------------------------------------------------------------------------------------
 
 
 def breakable(network: Any) -> list[int]:
@@ -302,9 +284,6 @@ def test_at_load_a_text_passes_every_window(family: str) -> None:
     assert windows and max(lengths) > max(windows) + 1
 
 
-# -- token ids, messages, markers ---------------------------------------------------------------------------
-
-
 def talker(task: str = "ForCausalLM") -> tuple[Any, Any]:
     """A language model with a chat template, and turns as special tokens."""
     _, tokenizer = pre_norm("llama")
@@ -359,9 +338,6 @@ def test_a_talk_is_what_the_chat_template_makes_of_it() -> None:
     )
 
 
-# -- places -------------------------------------------------------------------------------------------------
-
-
 def tagger() -> tuple[Any, lrp.Classifier]:
     classifier, tokenizer = build("bert", labels=3)
     network = transformers.BertForTokenClassification(classifier.config)
@@ -398,9 +374,6 @@ def test_a_tagger_is_checked_and_walked_at_a_place() -> None:
     assert not lrp.check(clf, [text, "dull film"], position=["rare", "film"]).broken
 
 
-# -- what a tokenizer answered, given as it is --------------------------------------------------------------
-
-
 @pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "camembert"])
 def test_a_network_that_skips_positions_is_found_in_any_company(family: str) -> None:
     """RoBERTa counts positions by ids that are not padding; ids with padding in them are read otherwise."""
@@ -429,9 +402,6 @@ def test_rotations_have_no_end(kind: str | None) -> None:
             options = {"baseline": "zero", "n_steps": 3} if method == "ig" else {}
             (record,) = attribute(clf, text, method=method, target=1, truncate=True, **options)
             assert record.logit == pytest.approx(float(networks), abs=1e-5)
-
-
-# -- token types where a network has no table of them --------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", ["ForSequenceClassification", "LMHeadModel", "ForTokenClassification"])

@@ -30,9 +30,6 @@ def run(name: str) -> Any:
     return load_run(RESULTS / name)
 
 
-# -- page one and its small print --------------------------------------------------------------------------
-
-
 def test_the_numbers_of_the_small_print_are_those_of_the_records() -> None:
     known, readings = findings(), {"positions": slice(None), "no [CLS]": slice(1, None)}
     assert set(known) >= ASKED and len(ASKED) > 30

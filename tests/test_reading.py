@@ -57,9 +57,6 @@ def test_a_fingerprint_differs_where_values_do(dtype: torch.dtype) -> None:
     assert fingerprint(values[0, 0]) != fingerprint(other[1, 2])
 
 
-# -- what is compared and refused when a model is loaded -----------------------------------------------------
-
-
 def test_a_network_that_computes_something_else_is_refused(tmp_path: Path) -> None:
     """Layers of its family in another order: their sums, say, 1.1 times as large."""
     network, tokenizer = build("bert")

@@ -59,8 +59,6 @@ def test_methods_against_every_removal(name):
             assert made == pytest.approx(sum(values) / len(values), abs=5e-6)
 
 
-# -- the primary analysis, from the files alone --------------------------------------------------------------
-
 FILES = {
     "MiniLM": ("sst2-companion", "sst2-companion-6", "trainings/sst2-*", "mean-pooling/*"),
     "MPNet": ("base/sst2-seed-[0-2]-maps.npz",),

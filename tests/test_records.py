@@ -9,20 +9,9 @@ import copy
 import numpy as np
 import pytest
 import torch
-from lrp_book.records.embedding_shift import (
-    adversarial_shift,
-    embedding_g,
-    explain_all,
-    r_after,
-    shifted,
-)
+from lrp_book.records.embedding_shift import adversarial_shift, embedding_g, explain_all, r_after, shifted
 from lrp_book.records.entropy import entropy_of
-from lrp_book.records.mask_gradient_error import (
-    PARTS,
-    error_parts,
-    error_stages,
-    head_steps,
-)
+from lrp_book.records.mask_gradient_error import PARTS, error_parts, error_stages, head_steps
 from scipy import stats
 
 import lrp_companion as lrp

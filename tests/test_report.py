@@ -49,8 +49,6 @@ SURROUNDINGS = {
     "hardware": {"cpu": "made up", "cores": 2, "threads": 1},
 }
 
-# -- runs made by hand ---------------------------------------------------------------------------------------
-
 
 def fixed(values: np.ndarray) -> pa.Array:
     values = np.asarray(values, dtype=np.float32)
@@ -213,13 +211,7 @@ def text_run(
 EXPLAINERS = ("LOO", "IG", "AttnLRP", "gradient x input")
 
 
-def mnist_run(
-    path: Path,
-    r: Mapping[tuple[str, str], np.ndarray],
-    *,
-    nets: int = 2,
-    n: int = 3,
-) -> Path:
+def mnist_run(path: Path, r: Mapping[tuple[str, str], np.ndarray], *, nets: int = 2, n: int = 3) -> Path:
     """Write a run on n images under so many nets; `r`: (explainer, pair) to (nets, n), else 0.5."""
     config = {
         "task": "mnist",
@@ -327,9 +319,6 @@ def sst2(folders: dict[str, Path]) -> TextRun:
     return run
 
 
-# -- tables --------------------------------------------------------------------------------------------------
-
-
 def test_table_2_is_what_a_hand_computes(sst2):
     for column, protocol in enumerate(PROTOCOLS.values()):
         table = {row["method"]: row for row in paper_tables.table2(sst2, protocol=protocol)}
@@ -405,9 +394,6 @@ def test_undefined_values_are_counted_and_shown(folders):
     shown = repr(report.r_table(load_run(folders["six"]), "methods"))
     ig = next(line for line in shown.splitlines() if line.startswith("ig"))
     assert " ".join(ig.split()).startswith("ig 0.55 [0.50, 0.60] (1 undefined)")
-
-
-# -- claims --------------------------------------------------------------------------------------------------
 
 
 def effect(mean: float, half: float = 0.02, **others: Any) -> Effect:
@@ -588,9 +574,6 @@ def test_the_papers_own_classifier_is_held_to_the_papers_values(tmp_path):
     assert [row["model"] for row in paper_tables.not_run([run])] == [paper_tables.HUB["imdb"]]
 
 
-# -- the primary analysis ------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def three(tmp_path) -> Path:
     """Two trainings of one model and one of another; d by Pearson and by rank as given."""
@@ -632,9 +615,6 @@ def test_the_report_has_the_primary_analysis_in_every_form(three, tmp_path, caps
     assert "cp-lrp" in (tmp_path / "out" / "methods-b.tex").read_text()
     methods = list(csv.DictReader((tmp_path / "out" / "methods-b.csv").open()))
     assert {row["statistic"] for row in methods} == {"pearson", "spearman"}
-
-
-# -- the whole report ----------------------------------------------------------------------------------------
 
 
 def test_runs_of_one_name_are_told_apart_and_each_counts_once(folders, tmp_path):

@@ -116,9 +116,6 @@ def test_a_run_on_pairs_is_what_attribute_gives(tmp_path: Path) -> None:
     assert run.example_column("tokens").tolist() == [len(record.tokens) for record in records]
 
 
-# -- several labels at once ----------------------------------------------------------------------------------
-
-
 def test_the_probability_of_a_label_is_its_sigmoid() -> None:
     clf = several()
     assert clf.card.problem_type == MULTI_LABEL
@@ -148,9 +145,6 @@ def test_a_run_on_several_labels_leaves_the_margin_out(tmp_path: Path, labels: i
     assert np.isfinite(run.r("attnlrp", Protocol(target="probability"))).any()
     with pytest.raises(InputError, match="multi-label"):
         TextJobs(clf, data, targets=("logit", "margin"))
-
-
-# -- a tokenizer without [MASK], and lengths -----------------------------------------------------------------
 
 
 def test_a_run_without_perturbation_curves(tmp_path: Path) -> None:

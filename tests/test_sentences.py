@@ -206,9 +206,6 @@ def test_what_would_be_another_number_is_refused(tmp_path: Path, file: str, cont
         lrp.load_classifier(path)
 
 
-# -- objects ------------------------------------------------------------------------------------------------
-
-
 class Module(SimpleNamespace):
     def get_config_dict(self) -> dict[str, Any]:
         return self.config

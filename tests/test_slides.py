@@ -26,9 +26,6 @@ DECKS = list(SOURCES)
 DATA = re.compile(r'<script type="application/json">(.*?)</script>', re.DOTALL)
 
 
-# -- what a cell shows ---------------------------------------------------------------------------------------
-
-
 def notebook() -> nbformat.NotebookNode:
     shown = nbformat.v4.new_output(
         "execute_result", {"text/html": ProductTree((2, 3, 4)).page_html(), "text/plain": "a tree"}
@@ -81,9 +78,6 @@ def test_the_student_edition_keeps_the_slides_and_drops_all_notes(name: str) -> 
     assert before.count("```{cell}") == after.count("```{cell}")
     dropped = re.findall(r"```\{(?:answers|notes)\}\n(.*?)\n```", before, re.S)
     assert not [text for text in dropped if text in after]
-
-
-# -- the decks in the built book -----------------------------------------------------------------------------
 
 
 def opened(visit: Any, address: str, theme: str = "light", size: tuple[int, int] = (1280, 720)) -> Any:

@@ -37,9 +37,6 @@ def cells(path: Path, kind: str = "code") -> list[nbformat.NotebookNode]:
     return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == kind]
 
 
-# -- stripping -----------------------------------------------------------------------------------------------
-
-
 def test_a_gap_replaces_each_solution_and_nothing_else() -> None:
     source = (
         f"def f(x):\n    {BEGIN}\n    y = 2\n    return x * y\n    {END}\n\n\nprint(f(1))\n"
@@ -79,9 +76,6 @@ def test_a_student_notebook_differs_in_solutions_and_outputs_only(path: Path) ->
         assert new.source == f"{head}{GAP}{tail}" and BEGIN not in new.source and END not in new.source
         gaps += 1
     assert gaps >= 3 and not any(cell.get("outputs") for cell in edition.cells)
-
-
-# -- as built by `make student`, and the quiz of a chapter --------------------------------------------------
 
 
 def test_no_file_of_the_student_edition_holds_a_solution(html: Path) -> None:

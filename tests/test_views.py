@@ -77,9 +77,6 @@ def contrast(colour):
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
-# --- palette
-
-
 def test_sign_is_in_the_hue_and_size_in_equal_steps_of_lightness():
     values = np.linspace(-1, 1, 21)
     colours = diverging(values)
@@ -91,9 +88,6 @@ def test_sign_is_in_the_hue_and_size_in_equal_steps_of_lightness():
     assert np.abs(light - light[::-1]).max() < 0.03
     ink = contrast(INK)
     assert ((light + 0.05) / (ink + 0.05)).min() > 4.5
-
-
-# --- tokens
 
 
 def test_tokens_are_text_and_never_markup():
@@ -151,18 +145,13 @@ def test_loo_comes_first_and_every_row_tells_its_r():
     assert text[1] == "  [CLS] +9.000  a +1.000  b +2.000  c +3.000"
 
 
-# --- tables
-
-
 def test_tables_are_accessible_and_escaped():
     rows = [
         {"method": "<b>x</b>", "r": Interval(0.5, 0.4, 0.6, 9, 2), "paper": None},
         {"method": "y", "r": float("nan"), "paper": 0.25},
     ]
     shown = table(
-        rows,
-        columns={"method": "method", "r": "r & more", "paper": "r"},
-        caption='A "caption" <i>',
+        rows, columns={"method": "method", "r": "r & more", "paper": "r"}, caption='A "caption" <i>'
     )
     page = Page(shown._repr_html_())
     tags = {"figure", "figcaption", "div", "style", "table", "thead", "tbody", "tr", "th", "td"}

@@ -68,8 +68,6 @@ every_widget = pytest.mark.parametrize("name", [*WRONG, "TokenHeatmap"])
 with_a_state = pytest.mark.parametrize("name", WRONG)
 
 
-# -- good arguments, and states drawn from the traits --------------------------------------------------------
-
 AXES = {
     "site": ["word", "word+position", "embedding"],
     "tokens": ["no-special", "all"],
@@ -205,9 +203,6 @@ def drawn(widget: Any, count: int) -> Iterator[dict[str, Any]]:
         yield {key: given[key] if key in given else value_of(traits[key], rng) for key in widget.linked()}
 
 
-# -- what stands in a page, against the package --------------------------------------------------------------
-
-
 def floats(texts: list[str]) -> list[float]:
     return [np.nan if text == "undefined" else float(text.replace("\u2212", "-")) for text in texts]
 
@@ -221,8 +216,7 @@ def rows_of(page: Any, selector: str, *names: str) -> np.ndarray:
 def outlier_scene(page: Any, truth: Any, at: Any) -> None:
     loo, maps = truth["records"]["loo"][0], [truth["records"][name][0] for name in METHODS[1:]]
     protocol = Protocol(
-        tokens="no-special" if at["without"] else "all",
-        statistic="spearman" if at["ranked"] else "pearson",
+        tokens="no-special" if at["without"] else "all", statistic="spearman" if at["ranked"] else "pearson"
     )
     wanted = [agreement(one.scores, loo.scores, loo.special, protocol) for one in maps]
     np.testing.assert_allclose(rows_of(page, ".lrp-scene-panel", "data-r").ravel(), wanted, atol=1e-12)
@@ -316,11 +310,7 @@ def layer_flow(page: Any, truth: Any, at: Any) -> None:
 
 def product_tree(page: Any, truth: Any, at: Any) -> None:
     made = Product([float(value) for value in at["values"]], at["grouping"])
-    for kind, wanted in (
-        ("lrp", made.relevance()),
-        ("ig", made.integrated_gradients()),
-        ("loo", made.loo()),
-    ):
+    for kind, wanted in (("lrp", made.relevance()), ("ig", made.integrated_gradients()), ("loo", made.loo())):
         shown = json.loads(page.get_attribute(f"[data-kind={kind}]", "data-scores"))
         assert shown == pytest.approx(wanted, rel=1e-12)
     text = page.locator(".lrp-product").inner_text()
@@ -381,9 +371,6 @@ def check(name: str, page: Any, widget: Any, truth: dict[str, Any]) -> None:
     """Everything that a page says of its state, against the package."""
     if name != "TokenHeatmap":
         globals()[widget.front](page, truth, {key: state_of(page, key) for key in widget.linked()})
-
-
-# -- the contract --------------------------------------------------------------------------------------------
 
 
 def test_no_widget_is_forgotten() -> None:

@@ -21,16 +21,9 @@ from lrp_companion.widgets.layers import NO_KERNEL
 TEXTS = ["a film of rare grace", "dull , slow and far too long"]
 
 
-# -- what the widgets are made from, by another way ----------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("query", "keys", "values"),
-    [
-        (np.log(2), (1, 1, 2), (2, -6, 8)),
-        (-1.5, (0.5, -2, 1), (1, 1, 1)),
-        (0, (3, 1, 2), (-4, 5, 0.25)),
-    ],
+    [(np.log(2), (1, 1, 2), (2, -6, 8)), (-1.5, (0.5, -2, 1), (1, 1, 1)), (0, (3, 1, 2), (-4, 5, 0.25))],
 )
 def test_relevance_of_a_head_is_that_of_the_rules(query: float, keys: tuple, values: tuple) -> None:
     """`rules.matmul` and `rules.softmax` on tensors, epsilon 0, in float64."""
@@ -53,9 +46,6 @@ def test_relevance_of_a_head_is_that_of_the_rules(query: float, keys: tuple, val
     total = (v * g_v).ravel() + (k.T * g_k).ravel()
     total[0] += (q * g_q).sum()
     np.testing.assert_allclose(parts["attnlrp"], total.numpy(), atol=1e-12)
-
-
-# -- a live sentence -----------------------------------------------------------------------------------------
 
 
 def test_a_live_sentence_feeds_the_switches_and_says_what_is_wrong(clf: Any) -> None:
@@ -99,9 +89,6 @@ def test_a_live_sentence_feeds_the_grids_and_keeps_the_level(clf: Any) -> None:
     wanted = explain("rare grace")["cp-lrp"].scores
     np.testing.assert_allclose(shown["scores"][1], wanted, rtol=1e-5, atol=1e-7)
     assert (widget.text, widget.step) == (0, 2) and live.said.value == ""
-
-
-# -- undefined numbers ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["rare", "rare grace"])
@@ -150,9 +137,6 @@ def test_a_map_whose_sum_cancels_is_undefined(show: Any) -> None:
     put(page, shares=[0, 0, 1], map="raw")  # a map of zeros
     assert numbers.get_attribute("data-r") == "NaN"
     assert float(numbers.get_attribute("data-gap-left")) == pytest.approx(2)
-
-
-# -- pointers ------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
