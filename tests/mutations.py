@@ -85,11 +85,11 @@ def changed(text: str, old: str, new: str) -> str:
     return text[: match.start()] + new + text[match.end() :]
 
 
-def of(file: str, *tests: str) -> Callable[..., Mutation]:
-    """Shorthand: mutations of one file that share their tests."""
+def of(usual: str, *tests: str, title: str = "") -> Callable[..., Mutation]:
+    """Shorthand: mutations of one file, unless another is named, that share their tests."""
 
-    def make(name: str, old: str, new: str, *more: str) -> Mutation:
-        return Mutation(f"{Path(file).stem}: {name}", file, old, new, more or tests)
+    def make(name: str, old: str, new: str, *more: str, file: str = usual) -> Mutation:
+        return Mutation(f"{title or Path(file).stem}: {name}", file, old, new, more or tests)
 
     return make
 
@@ -102,13 +102,7 @@ tokenwise = of("tape/steps.py", "test_propagation.py")
 attention = of("tape/attention.py", "test_propagation.py")
 order = of("tape/encoder.py", "test_pre_norm.py")
 heads = of("tape/attention.py", "test_pre_norm.py")
-
-
-def relative(name: str, old: str, new: str, *, file: str = "tape/attention.py") -> Mutation:
-    """A mutation of what DeBERTa alone has."""
-    return of(file, "test_deberta.py")(name, old, new)
-
-
+relative = of("tape/attention.py", "test_deberta.py")
 gates = of("tape/steps.py", "test_pre_norm.py")
 pa_lrp = of("methods/lrp.py", "test_pre_norm.py")
 parts = of("families/wiring.py", "test_pre_norm.py")
@@ -175,11 +169,7 @@ def same_logit(name: str, old: str, new: str, test: str, *, file: str = "loading
     return Mutation(f"own logits: {name}", file, old, new, (f"test_own_logits.py::test_{test}",))
 
 
-def followed(name: str, old: str, new: str, *, file: str = "loading/comparison.py") -> Mutation:
-    """A mutation of what makes a network that is changed explained as it computes now."""
-    return Mutation(f"changed network: {name}", file, old, new, ("test_changed_network.py",))
-
-
+followed = of("loading/comparison.py", "test_changed_network.py", title="changed network")
 soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
 kept = of("tape/attention.py", "test_mask_gradient.py")
 hybrid = of("methods/mask_gradient.py", "test_hybrid.py")
@@ -208,36 +198,18 @@ terminal = of("terminal.py", "test_terminal.py")
 compute = of("loading/comparison.py", "test_compute.py")
 answer_jobs = of("lab/review_jobs.py", "test_answer_runs.py")
 answer_run = of("lab/load.py", "test_answer_runs.py")
-
-
-def own_rule(name: str, old: str, new: str, *, file: str = "tape/steps.py") -> Mutation:
-    """A mutation of what only rules of one's own need."""
-    return of(file, "test_own_rules.py")(name, old, new)
-
-
+own_rule = of("tape/steps.py", "test_own_rules.py")
 word_table = of("lab/word_table.py", "test_word_table.py")
 
 # fmt: off
 
 pairs = of("loading/texts.py", "test_texts.py")
 half = of("families/wiring.py", "test_half_precision.py")
-
-
-def several(name: str, old: str, new: str, *, file: str = "methods/common.py") -> Mutation:
-    """A mutation that the tests of runs on own models and data must see."""
-    return of(file, "test_review_jobs.py")(name, old, new)
-
-
+several = of("methods/common.py", "test_review_jobs.py")
 def seen(name: str, file: str, old: str, new: str) -> Mutation:
     """A mutation that the tests of families that read images must see."""
     return Mutation(f"images: {name}", file, old, new, ("test_vision.py",))
-
-
-def loaded(name: str, old: str, new: str, *, file: str = "loading/classifier.py") -> Mutation:
-    """A mutation of what is read and compared at load."""
-    return of(file, "test_reading.py")(name, old, new)
-
-
+loaded = of("loading/classifier.py", "test_reading.py")
 MUTATIONS: list[Mutation] = [
     # half precision
     half("half, one is added rounded", "return precise(self.module.weight) + self.offset if self.offset",

@@ -153,33 +153,20 @@ class TestTraining:
 class TestRelevance:
     @pytest.mark.parametrize("eps", [0.0, 0.05])
     @pytest.mark.parametrize("association", ASSOCIATIONS)
+    @pytest.mark.parametrize(
+        ("embedding", "scaled"), [(False, True), (True, True), (True, False), (False, False)]
+    )
     @pytest.mark.parametrize(("bias", "position", "readout"), VARIANTS)
-    def test_equals_the_literal_equations(self, bias, position, readout, association, eps):
-        net, x = tiny(association, bias=bias, position_embedding=position, readout=readout), pictures()
+    def test_equals_the_literal_equations(self, bias, position, readout, embedding, scaled, association, eps):
+        shape = {"position_embedding": position, "embedding": embedding, "scaled": scaled}
+        net, x = tiny(association, bias=bias, readout=readout, **shape), pictures()
+        assert (net.embed is not None, net.position is not None) == (embedding, position)
         ours = net.relevance_parts(x, [2, 0], epsilon=eps)
         for k, target in enumerate((2, 0)):
-            slow = r_form(net, x[k].numpy(), target, eps=eps)
+            slow = r_form(net, x[k].numpy(), target, eps=eps, scaled=scaled)
             assert set(slow) == set(ours)
             for name, values in slow.items():
                 np.testing.assert_allclose(ours[name][k].numpy(), values, rtol=1e-9, atol=1e-12)
-
-    @pytest.mark.parametrize("eps", [0.0, 0.05])
-    @pytest.mark.parametrize("association", ASSOCIATIONS)
-    @pytest.mark.parametrize("scaled", [True, False])
-    @pytest.mark.parametrize(
-        ("position", "embedding"), [(False, True), (True, False), (True, True), (False, False)]
-    )
-    def test_so_do_the_other_variants_of_the_paper(self, position, embedding, scaled, association, eps):
-        net = tiny(association, bias=True, position_embedding=position, embedding=embedding, scaled=scaled)
-        assert (net.embed is not None, net.position is not None) == (embedding, position)
-        x = pictures()
-        ours, slow = (
-            net.relevance_parts(x, 1, epsilon=eps),
-            r_form(net, x[0].numpy(), 1, eps=eps, scaled=scaled),
-        )
-        assert set(slow) == set(ours)
-        for name, values in slow.items():
-            np.testing.assert_allclose(ours[name][0].numpy(), values, rtol=1e-9, atol=1e-12)
         torch.testing.assert_close(net(x), net.sibling()(x), rtol=1e-12, atol=1e-12)
 
     @pytest.mark.parametrize("eps", [0.0, 0.05])

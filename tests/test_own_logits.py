@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from test_tasks import of_task
 from tiny_models import TEXTS, build, edit, pre_norm, randomise
 from tokenizers import processors
 
@@ -338,21 +339,14 @@ def test_a_talk_is_what_the_chat_template_makes_of_it() -> None:
     )
 
 
-def tagger() -> tuple[Any, lrp.Classifier]:
-    classifier, tokenizer = build("bert", labels=3)
-    network = transformers.BertForTokenClassification(classifier.config)
-    randomise(network, 1)
-    return network.eval().double(), load_classifier(network, tokenizer, dtype="float64")
-
-
 @pytest.mark.parametrize(
     "places", [[1, 4], (1, 4), np.array([1, 4]), torch.tensor([1, 4]), ["dull", "rare"], [1, "rare"]], ids=str
 )
 def test_each_text_has_a_place_of_its_own(places: Any) -> None:
-    network, clf = tagger()
+    clf = of_task("bert", "ForTokenClassification")
     texts = ["dull film", "the film of rare grace"]
     networks = [
-        network(**clf.tokenizer(text, return_tensors="pt")).logits[0, at, 2].item()
+        clf.network(**clf.tokenizer(text, return_tensors="pt")).logits[0, at, 2].item()
         for text, at in zip(texts, (1, 4), strict=True)
     ]
     for method in ("attnlrp", "loo", "ig", "mask-gradient", "gradient-x-input"):
@@ -361,7 +355,7 @@ def test_each_text_has_a_place_of_its_own(places: Any) -> None:
 
 
 def test_a_tagger_is_checked_and_walked_at_a_place() -> None:
-    network, clf = tagger()
+    clf = of_task("bert", "ForTokenClassification")
     text = "the film of rare grace"
     (record,) = attribute(clf, text, method="attnlrp", target=2, position="rare")
     lattice = lrp.layer_lattice(clf, text, target=2, position="rare")

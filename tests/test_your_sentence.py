@@ -290,7 +290,7 @@ def test_a_load_can_be_cancelled_broken_off_and_repeated(at: Any) -> None:
     held = []
     page.route("**/part-*", lambda route: held.append(route))
     page.click("button.lrp-load")
-    page.wait_for_timeout(200)
+    becomes(page, lambda: bool(held), True)
     page.click("text=Cancel")
     page.wait_for_function("document.querySelector('.lrp-load-line').textContent === 'Cancelled.'")
     page.reload()
