@@ -1,4 +1,4 @@
-"""Sphinx extension: the paper's Tables 1, 2 and A3, number by number, beside ours.
+"""Sphinx extension: the primary analysis and the paper's Tables 1, 2 and A3, number by number, beside ours.
 
 The directive `look-up` puts one table of all numbers with a box that filters it; the same rows are written as
 a CSV file when the book is built.
@@ -17,7 +17,9 @@ import xarray as xr
 from docutils import nodes
 from sphinx.application import Sphinx
 
+from lrp_book.primary import of_records
 from lrp_book.sphinx import shows
+from lrp_companion.lab.paper.primary import by_training, summary
 from lrp_companion.lab.paper.published import paper_table
 from lrp_companion.lab.paper.tables import MAP_SUFFIXES, PAIR_NAMES, PAIRS, PAPER_METHODS
 from lrp_companion.lab.record import interval, open_record
@@ -49,7 +51,7 @@ TOKENS = {"no-special": "words", "all": "all tokens", "no-first": "all but the f
 SITES = {"word": "", "word+position": " + positions"}
 FORMS = {"raw": "", "sum-to-one": ", divided by sums"}
 BY = {"pearson": "Pearson", "spearman": "rank"}
-COLUMNS = ["table", "data", "of", "number", "counted", "by", "paper", "model", "mean", "low", "high", "n"]
+COLUMNS = ["of", "counted", "by", "model", "paper", "mean", "low", "high", "n", "number", "data", "table"]
 GAP = "CP-LRP − AttnLRP"
 
 
@@ -72,6 +74,23 @@ def read(r: xr.DataArray) -> pd.DataFrame:
     out = interval(r).to_dataframe().reset_index()
     forms = out["map"].map(FORMS) if "map" in out else ""
     return out.assign(counted=out.tokens.map(TOKENS) + out.site.map(SITES) + forms, by=out.statistic.map(BY))
+
+
+def primary() -> Iterator[pd.DataFrame]:
+    """The primary analysis: the mean over encoders, then every training with its interval over sentences."""
+    of = of_records(str(RESULTS))
+    rows = [("mean of ten networks", summary(of).d)]
+    rows += [(f"{encoder}, {name}", values) for (encoder, name), values in by_training(of).iterrows()]
+    for model, values in rows:
+        for reading, value in values.items():
+            counted, by = (
+                str(reading).replace("all tokens", TOKENS["all"] + SITES["word+position"]).split(", ")
+            )
+            row = {"table": "Primary", "data": "SST-2", "of": GAP, "number": "r", "model": model}
+            row |= {"counted": counted, "by": by} | {
+                name: getattr(value, name) for name in ("mean", "low", "high", "n")
+            }
+            yield pd.DataFrame([row])
 
 
 def table1() -> Iterator[pd.DataFrame]:
@@ -128,7 +147,7 @@ def table_a3() -> Iterator[pd.DataFrame]:
 @lru_cache
 def numbers() -> pd.DataFrame:
     """Every number of the page, a row each."""
-    return pd.concat([*table1(), *table2(), *table_a3()], ignore_index=True)[COLUMNS].round(4)
+    return pd.concat([*primary(), *table1(), *table2(), *table_a3()], ignore_index=True)[COLUMNS].round(4)
 
 
 SCRIPT = """
@@ -146,13 +165,14 @@ box.addEventListener("input", filter); filter()}
 
 def page() -> str:
     """The box, the link to the CSV file and the table as HTML."""
-    heads = [*COLUMNS[: COLUMNS.index("mean")], "ours", "n"]
+    heads = [*COLUMNS[: COLUMNS.index("mean")], "ours", *COLUMNS[COLUMNS.index("n") :]]
     cells = numbers().astype(object).where(numbers().notna(), None)
     body = []
     for row in cells.to_dict("records"):
-        ours = f"{row['mean']:.2f} [{row['low']:.2f}, {row['high']:.2f}]" if row["mean"] is not None else "–"
+        value = f"{row['mean']:.2f} [{row['low']:.2f}, {row['high']:.2f}]" if row["mean"] is not None else "–"
         paper = "–" if row["paper"] is None else f"{row['paper']:.2f}"
-        texts = [row[name] or "" for name in COLUMNS[:6]] + [paper, row["model"], ours, f"{row['n']:.0f}"]
+        told = row | {"paper": paper, "ours": value, "n": f"{row['n']:.0f}"}
+        texts = [told[name] or "" for name in heads]
         body.append(
             f"<tr>{''.join(f'<td>{html.escape(text)}</td>' for text in texts)}</tr>".replace("-0.00", "0.00")
         )
