@@ -88,7 +88,7 @@ def test_what_is_said_of_the_picked_review_and_of_two_words() -> None:
     of_words = [rankdata(of[here].scores[1:-1]) for of in (attnlrp, cp, loo)]
     by_rank = [np.corrcoef(of, of_words[2])[0, 1] for of in of_words[:2]]
     assert by_rank[1] - by_rank[0] > 0.05, "by rank CP-LRP is ahead"
-    for text, word in zip(EXAMPLES, ("dull", "not"), strict=False):
+    for text, word in zip(EXAMPLES[1:3], ("dull", "not"), strict=True):
         k = embedded().index(text)
         i = loo[k].tokens.index(word)
         if word == "dull":

@@ -29,15 +29,15 @@ from lrp_companion.widgets.maps import OutlierScene
 MODEL = "companion"
 RULES = ("attnlrp", "cp-lrp")
 EXAMPLES = (
+    PICKED := "The final hour of this courtroom drama is gripping.",
     "There is not a dull minute in the whole voyage.",
     "I would not watch this puppet opera again.",
     "I hated every second that I was not looking at the screen.",
     "The jokes are not funny and the chases are not exciting.",
     "The plot is a tedious string of coincidences.",
-    PICKED := "The final hour of this courtroom drama is gripping.",
 )
-"""Embedded reviews that were picked: the first is for CP-LRP, the second for AttnLRP, and the last is
-page one's: for CP-LRP on every token, for neither on the words.
+"""Embedded reviews that were picked: the first is page one's, for CP-LRP on every token, for neither on the
+words; of the next two one is for CP-LRP, one for AttnLRP.
 """
 
 

@@ -32,6 +32,7 @@ declare const Search: {
   makeSearchSummary(...found: unknown[]): Node | null;
   htmlToText(markup: string, anchor?: string): string;
 };
+declare const Scorer: { objPrio: Record<number, number> };
 declare const DOCUMENTATION_OPTIONS: { SHOW_SEARCH_SUMMARY: boolean };
 
 type EngineOfPages = typeof import("../../lrp_companion/widgets/static/engine/companion.js").LRPCompanion;

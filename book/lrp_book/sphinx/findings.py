@@ -44,7 +44,7 @@ class FindingRole(SphinxRole):
 
 def first_toggles(_: Any) -> list[nodes.Node]:
     """Two picked sentences, LOO, AttnLRP and CP-LRP, the switches, and how far the other reviews go."""
-    clf, texts = load_classifier(front.MODEL), list(front.EXAMPLES[:2])
+    clf, texts = load_classifier(front.MODEL), list(front.EXAMPLES[1:3])
     lattices = [layer_lattice(clf, text) for text in texts]
     widget = LayerToggles(lattices, attribute(clf, texts, method="loo"), address="first", reduced=True)
     shown = nodes.raw("", widget.page_html(), format="html", classes=["output", "text_html"])

@@ -100,8 +100,9 @@ for (const fold of document.querySelectorAll(".bd-sidebar-primary summary")) {
   fold.setAttribute("aria-label", `Pages under ${above}`);
 }
 
-for (const style of document.querySelectorAll("article style")) {
-  style.classList.add("nohighlight"); // the words of a search are marked inside of rules otherwise
+// The words of a search are marked inside of rules otherwise; a drawing's title has no box to be marked by.
+for (const silent of document.querySelectorAll("article style, svg title, svg desc")) {
+  silent.classList.add("nohighlight");
 }
 
 const chapters = document.querySelector(".bd-sidebar-primary"), here = chapters?.querySelector("a.current");
@@ -113,6 +114,7 @@ if (chapters && here) { // the list of pages shows this one
 // A search that finds an entry of the index has no text of it, where Sphinx expects one. What widgets,
 // tables and code say is no text to read, and in a book opened from a folder no page can be fetched.
 if (typeof Search !== "undefined") {
+  Scorer.objPrio[1] = -5; // entries of the API come after chapters
   const summary = Search.makeSearchSummary, text = Search.htmlToText;
   Search.makeSearchSummary = (...found) => summary(...found) ?? document.createTextNode("");
   Search.htmlToText = (markup, anchor) => {

@@ -70,7 +70,9 @@ function h(tag, attributes, ...children) {
  * @returns {SVGElementTagNameMap[Tag]}
  */
 function svg(tag, attributes, ...children) {
-  return dress(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  if (tag === "title") node.setAttribute("class", "nohighlight"); // see pages.js
+  return dress(node, attributes, children);
 }
 
 /**

@@ -102,12 +102,14 @@ function grid(text, levels, method, go) {
     return line(shortName(level), { title: level, style: order, onclick: () => go(k) });
   });
   const below = { class: "lrp-flow-level lrp-flow-loo", style: `order:${2 * levels.length}` };
+  const head = line("", { class: "lrp-flow-level lrp-flow-head", style: "order:-1" });
+  head.cells[0].textContent = `\u2193\u00a0${text.tokens[0]}`;
   const { loo } = text, last = loo ? [line("LOO", below)] : [];
   const style = `--lrp-columns:${text.tokens.length}`;
   const node = h(
     "div",
     { class: "lrp-flow-grid", style, dir: direction(text), "aria-hidden": "true" },
-    [...rows, ...last].map(({ row }) => row),
+    [head, ...rows, ...last].map(({ row }) => row),
   );
   const fill = (/** @type {HTMLElement} */ cell, /** @type {number | null} */ share) => {
     heat(cell, share);
@@ -139,7 +141,7 @@ function grid(text, levels, method, go) {
  * @param {(step: number) => void} go
  * @returns {{ node: HTMLElement, paint: (text: Text, step: number, left: number, name: string) => string }}
  */
-function panel({ methods, levels, texts }, method, go) {
+function panel({ levels, texts }, method, go) {
   const holder = h("div", { class: "lrp-flow-holder" }), line = h("p", { class: "lrp-readout" });
   const frame = { class: `lrp-flow-panel lrp-flow-${method}` }, r = h("strong", {});
   const named = h("b", {}), title = h("p", { class: "lrp-flow-title" }, named, " ", r);
@@ -155,7 +157,7 @@ function panel({ methods, levels, texts }, method, go) {
       drawn = grid(text, levels, method, go);
       row = tokenRow(text.tokens, text.special, `Relevance by ${name}`);
       row.node.style.setProperty("--lrp-columns", String(text.tokens.length));
-      row.node.dataset.method = methods[method];
+      row.node.dataset.method = name;
       holder.replaceChildren(drawn.node, row.node);
     }
     drawn.paint(step, marked, left);

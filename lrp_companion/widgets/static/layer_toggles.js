@@ -245,7 +245,7 @@ class Panel {
     this.drawn = {};
     this.node.classList.toggle("lrp-empty", !known);
     this.node.classList.remove("lrp-stale");
-    this.removal.textContent = "Click a token of LOO, or press Enter on it, to remove it.";
+    this.removal.textContent = "Press a token of LOO to remove it.";
     this.removed = -1;
     if (!known) return this.rows.replaceChildren();
     for (const row of this.model.get("data").rows) {

@@ -9,7 +9,8 @@
 
 const WIDE = 160, HIGH = 84, EDGE = 8;
 const LETTER = 6.8, LINE = 10; // of a name on a phone, where a panel has one pixel to a unit
-const LEGEND = "For the answer: orange, lined. Against it: blue, dotted. r is 1 on a rising line.";
+const LEGEND = "For the answer: orange, lined. Against it: blue, dotted. Each dot is one word or mark. " +
+  "r says how well the dots fit a rising line; 1 is perfect.";
 
 /**
  * Ranks from 1; equal numbers share their mean rank.
@@ -162,7 +163,7 @@ function render({ model, el }) {
   const button = (/** @type {"without" | "ranked"} */ key, /** @type {string} */ name) =>
     h("button", { type: "button", onclick: flip(key) }, name);
   const buttons = {
-    without: button("without", "Count only the words"),
+    without: button("without", ""),
     ranked: button("ranked", "Rank both axes"),
   };
   const titles = [["LOO", "a run per word"], ...methods.map((name) => [name, "one run"])];
@@ -183,14 +184,16 @@ function render({ model, el }) {
   );
   return follow(model, ["without", "ranked"], () => {
     const without = model.get("without"), ranked = model.get("ranked");
-    buttons.without.setAttribute("aria-pressed", String(without));
+    buttons.without.textContent = without ? "Count every token" : "Count only the words";
     buttons.ranked.setAttribute("aria-pressed", String(ranked));
     el.classList.toggle("lrp-scene-words", without);
     const r = scores.map((map) => agreement(loo, map, without ? words : every, ranked));
     const verdict = verdicts(r, data.margin);
-    const ahead = verdict.indexOf("ahead"), who = verdict[0] === "level" ? "Neither" : methods[ahead];
+    const ahead = verdict.indexOf("ahead"), level = verdict[0] === "level";
+    const apart = `Neither is ahead (less than ${say(data.margin)} apart). `;
+    const who = level ? apart : methods[ahead] ? `${methods[ahead]} is ahead. ` : "";
     const kept = without ? "Only words count." : `${marks} count, which are no words.`;
-    note.textContent = (who ? `${who} is ahead. ` : "") + (marks ? kept : "");
+    note.textContent = who + (marks ? kept : "");
     const each = sides.map(({ paint }, k) => paint(without, ranked, verdict[k]));
     live.say(`${note.textContent} r with LOO: ${each.join(", ")}`);
   });

@@ -34,7 +34,7 @@ const LARGEST = 1e60; // size of a factor
 const HALF = 21, FLOW = 20, LEVEL = 78; // in pixels: half a box, a number above it, a level
 /** @type {{ [count: number]: string }} */
 const FRACTIONS = { 2: "½", 3: "⅓", 4: "¼", 5: "⅕" };
-const HINT = "× multiplies two neighbours first. Click an inner product to dissolve it. Type other numbers.";
+const HINT = "× multiplies two neighbours first. Press an inner product to dissolve it. Type other numbers.";
 
 /** @type {{ [name: string]: (count: number) => Tree }} */
 const PRESETS = {
