@@ -291,6 +291,9 @@ def test_search_says_words_and_in_a_folder_why_there_are_none(html: Path, site: 
     page.wait_for_load_state("networkidle")
     texts = page.locator("#search-results p.context").all_text_contents()
     assert texts and not any("\\(" in text for text in texts)
+    page, watch = open_page(context, f"{site}/notebooks/03_bert_layers.html?highlight=loo")
+    page.wait_for_selector(".highlighted", state="attached")
+    assert watch.nothing(), "a drawing's title has no box to be marked by"
     page, watch = open_page(context, f"{(html / 'search.html').as_uri()}?q=bypassed")
     page.wait_for_selector("#search-results li a")
     assert watch.nothing(), watch

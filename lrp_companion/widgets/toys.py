@@ -18,7 +18,7 @@ from lrp_companion.widgets.still import bars
 
 
 class ProductTree(Widget, front="product_tree"):
-    """A product whose grouping is changed by clicking; relevance follows the tree (the uniform rule, the
+    """A product whose grouping is changed by a press; relevance follows the tree (the uniform rule, the
     paper's Eq. 3).
 
     Parameters
