@@ -93,6 +93,19 @@ def test_page_is_readable(mode: str, opened: tuple[str, Any, Watch]) -> None:
     assert not (faint := page.evaluate(CONTRAST)), f"contrast under 4.5 to 1: {faint}"
 
 
+@pytest.mark.parametrize("name", ["book/course/session2", "book/cheatsheet", "notebooks/04_softmax_rule"])
+def test_a_page_is_printed_light(name: str, html: Path, visit: Any) -> None:
+    """From a dark screen headings were black on black."""
+    page = visit((html / f"{name}.html").as_uri(), color_scheme="dark")
+    page.evaluate(
+        "addEventListener('beforeprint', () => window.ground = getComputedStyle(document.body)"
+        ".backgroundColor)"
+    )
+    page.pdf(print_background=True)
+    assert page.evaluate("window.ground") == "rgb(255, 255, 255)"
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark", "the screen's is back"
+
+
 def test_page_fits_a_phone(opened: tuple[str, Any, Watch]) -> None:
     _, page, _ = opened
     resize(page, 360, 740)
@@ -221,7 +234,8 @@ def test_pages_load_nothing_from_elsewhere_and_their_links_lead_somewhere(html: 
         if "=" in address.fragment:  # the state of a widget, tested with the exercises
             lost = target not in awake
         else:
-            lost = bool(address.fragment and ids and unquote(address.fragment) not in ids)
+            place = unquote(address.fragment).removeprefix("/")  # of a slide
+            lost = bool(place and ids and place not in ids)
         if not target.exists() or lost:
             dead.append(f"{path.relative_to(html)}: {link}")
     assert not dead

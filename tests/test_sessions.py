@@ -84,14 +84,14 @@ more.
 
 def test_a_plan_is_read_off_the_slides() -> None:
     session = sessions.read_session(SMALL)
-    assert sessions.plan_table(session.plan, teacher=False).splitlines()[2:] == [
-        "| 0 | 40 | 1 | One | there |",
+    assert sessions.plan_table(session.plan, "deck", teacher=False).splitlines()[2:] == [
+        '| 0 | 40 | <a href="../slides/deck.html#/a">1</a> | One | there |',
         "| 40 | 5 | none | Break | |",
-        "| 45 | 45 | 2-3 | Two | |",
+        '| 45 | 45 | <a href="../slides/deck.html#/b">2-3</a> | Two | |',
     ]
     assert (
-        sessions.plan_table(session.plan, teacher=True).splitlines()[-1]
-        == "| 45 | 45 | 2-3 | Do more. | dark |"
+        sessions.plan_table(session.plan, "deck", teacher=True).splitlines()[-1]
+        == '| 45 | 45 | <a href="../../slides/deck.html#/b">2-3</a> | Do more. | dark |'
     )
     assert session.slides[0].notes == {"Say": "Hello. And more.", "Ask": "Who?", "Next": "Turn."}
     sheet = sessions.run_sheet(session.plan)

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from docutils.nodes import make_id
+
 from lrp_companion.checks import InputError
 
 LENGTH = 90
@@ -36,6 +38,17 @@ PLANS = (
     "| at | min | slides | what | where |\n| ---: | ---: | --- | --- | --- |",
     "| at | min | slides | what you do | on the screen |\n| ---: | ---: | --- | --- | --- |",
 )
+LINKS = {
+    "handout": """[Deck](../slides/{0}.md) · [notebook](../../notebooks/{0}.ipynb) ·
+[transcript](transcript{1}.md)
+
+:::{{container}} instructors
+For instructors: [minute by minute](instructor/{0}.md) · [run sheet](instructor/sheet{1}.md)
+:::""",
+    "teaching": "[Students' page](../{0}.md) · [deck](../../slides/{0}.md) · [run sheet](sheet{1}.md) "
+    "· [transcript](../transcript{1}.md)",
+}
+"""The first lines of a session's two pages."""
 SHEET = """# For instructors: run sheet of session {0}
 
 :::{{admonition}} On this page
@@ -182,12 +195,14 @@ def _part(part: re.Match[str], minute: int, minutes: int, slides: list[Slide]) -
     return Part(part[1], minute, minutes, tuple(slides), *links, " ".join(part[3].split()))
 
 
-def plan_table(plan: list[Part], *, teacher: bool) -> str:
-    """Return the plan as a table for one of the two pages."""
-    lines = [PLANS[teacher]]
+def plan_table(plan: list[Part], deck: str, *, teacher: bool) -> str:
+    """Return the plan as a table for one of the two pages, with links into the deck."""
+    lines, slides = [PLANS[teacher]], f"{'../' * (1 + teacher)}slides/{deck}.html#/"
     for part in plan:
         numbers = sorted({slide.number for slide in (*part.slides[:1], *part.slides[-1:])})
-        shown = "-".join(map(str, numbers)) or "none"
+        shown = "none"
+        if numbers:  # reveal.js finds a slide by the id of its section
+            shown = f'<a href="{slides}{make_id(part.slides[0].title)}">{"-".join(map(str, numbers))}</a>'
         cells = (part.does, part.screen) if teacher else (part.title, part.where)
         lines.append(
             f"| {part.minute} | {part.minutes} | {shown} | {cells[0]} | {cells[1]} |".replace("|  |", "| |")
@@ -246,9 +261,10 @@ def write_pages(book: Path) -> list[Path]:
             got, hint = f"{deck.name} without {{{lacking[0]}}}", "write the block at the deck's end"
             raise InputError("session", got=got, expected="{handout} and {teaching}", hint=hint)
         for kind, path in (("handout", course / deck.name), ("teaching", course / "instructor" / deck.name)):
-            page = session.pages[kind].replace("<!-- goals -->", session.goals)
-            table = plan_table(session.plan, teacher=kind == "teaching")
-            path.write_text(page.replace("<!-- plan -->", table) + "\n", encoding="utf-8")
+            title, _, page = session.pages[kind].replace("<!-- goals -->", session.goals).partition("\n")
+            table = plan_table(session.plan, deck.stem, teacher=kind == "teaching")
+            links, page = LINKS[kind].format(deck.stem, number), page.replace("<!-- plan -->", table)
+            path.write_text(f"{title}\n\n{links}\n{page}\n", encoding="utf-8")
             written.append(path)
         sheet = ("instructor/sheet", SHEET, run_sheet(session.plan))
         for name, page, text in (sheet, ("transcript", TRANSCRIPT, transcript(session.slides))):

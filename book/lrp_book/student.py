@@ -2,7 +2,8 @@
 
 In a code cell a solution is between the lines `# BEGIN SOLUTION` and `# END SOLUTION`; it is replaced by a
 gap that says so when it is run. In a page a solution is a `{solution}` block. Parts for instructors are
-admonitions with the title *For instructors*, or pages in a folder called `instructor`.
+admonitions with the title *For instructors*, containers of the class `instructors`, or pages in a folder
+called `instructor`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ from lrp_companion.checks import InputError
 
 BEGIN, END = "# BEGIN SOLUTION", "# END SOLUTION"
 # Blocks of a page that are left out; of a deck all that is on no slide.
-HIDDEN = ("{solution}", "{admonition} For instructors", *(f"{{{name}}}" for name in sessions.BLOCKS))
+HIDDEN = (
+    "{solution}",
+    "{admonition} For instructors",
+    "{container} instructors",
+    *(f"{{{name}}}" for name in sessions.BLOCKS),
+)
 GAP = 'raise NotImplementedError("Your code here.")'
 INSTRUCTOR = "instructor"  # a folder whose pages students do not get
 _SOLUTION = re.compile(
@@ -148,7 +154,7 @@ def strip_folder(folder: Path) -> list[Path]:
             after = nbformat.writes(stripped) + "\n" if stripped != notebook else before
         if link := re.search(rf"\b{INSTRUCTOR}/[\w.-]+", after):
             where, got = f"student edition of {path.name}", f"a link to {link[0]}"
-            expected = "such a link only in an admonition with the title For instructors"
+            expected = "such a link only in an admonition For instructors or a container instructors"
             raise InputError(where, got=got, expected=expected, hint="move the link")
         if after != before:
             path.write_text(after, encoding="utf-8")

@@ -1,4 +1,10 @@
-// Tables, the mark of the page's contents, folds, and the search of every page of the book.
+// Paper, tables, the mark of the page's contents, folds, and the search of every page of the book.
+
+addEventListener("beforeprint", () => {
+  const shown = document.documentElement.dataset, theme = shown.theme;
+  shown.theme = "light"; // paper is white
+  addEventListener("afterprint", () => shown.theme = theme, { once: true });
+});
 
 // A table that is wider than a phone becomes a list of its rows there, each value under its heading.
 // Elsewhere, or where it is long, it says that it scrolls: a column that is cut at its edge looks complete.
