@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -287,3 +289,72 @@ def test_a_run_knows_the_shares_of_a_rule_set(clf: lrp.Classifier, tmp_path) -> 
 def test_shares_that_are_no_two_pairs_are_refused(shares) -> None:
     with pytest.raises(lrp.InputError, match="two pairs of shares, each summing to 1"):
         lrp.rule_set("odd", shares=shares)
+
+
+LIBRARY_FILE = """
+def part(g):
+    return {part} * g
+"""
+KINDS = '''
+import functools, torch, parts
+
+class Base:
+    inherited = lambda self, g: {base} * g
+
+class Own(Base):
+    __slots__ = ("kept",)
+    power = {power}
+    fixed = staticmethod(lambda g: {fixed} * g)
+    half = property(lambda self: {half})
+
+own = Own()
+own.kept = {kept}
+
+@torch.no_grad()
+def wrapped(g_a):
+    return {wrapped} * g_a
+
+@functools.lru_cache
+def cached(g_a):
+    return {cached} * g_a
+
+def by_module(g_a):
+    return parts.part(g_a)
+
+def imports(g_a):
+    import parts as other
+    return other.part(g_a)
+
+def by_class(g_a):
+    return own.inherited(g_a) * own.power * own.fixed(g_a) * own.half * own.kept
+'''
+
+
+@pytest.mark.parametrize(
+    ("rule", "moved"),
+    [
+        ("wrapped", {"wrapped"}),
+        ("cached", {"cached"}),
+        ("by_module", {"part"}),
+        ("imports", {"part"}),
+        ("by_class", {"base", "power", "fixed", "half", "kept"}),
+    ],
+)
+def test_a_fingerprint_follows_wrappers_own_modules_and_classes(rule, moved, tmp_path, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    names = re.findall(r"{(\w+)}", LIBRARY_FILE + KINDS)
+
+    def told(**given: int) -> str:
+        values = dict.fromkeys(names, 1) | given
+        (tmp_path / "parts.py").write_text(LIBRARY_FILE.format(**values))
+        importlib.invalidate_caches()
+        sys.modules.pop("parts", None)
+        known: dict[str, Any] = {"__name__": "mine"}
+        with monkeypatch.context() as quiet:
+            quiet.setattr(sys, "dont_write_bytecode", True)
+            exec(compile(KINDS.format(**values), "mine.py", "exec"), known)
+            return print_of(known[rule])
+
+    assert {name for name in names if told(**{name: 2}) != told()} == moved
+    swapped = print_of(lambda g_a, a: g_a - a), print_of(lambda a, g_a: a - g_a)
+    assert swapped[0] != swapped[1]  # arguments are passed by name
