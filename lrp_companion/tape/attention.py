@@ -335,7 +335,7 @@ class Heads:
         # cap tanh(z / cap) is an activation function: R passes as it is
         if self.wiring.cap is not None and "elementwise" in own:
             raw, capped = self._capped()
-            known = {"z": raw, "y": capped, "activation": SoftCap(self.wiring.cap)}
+            known: dict[str, Any] = {"z": raw, "y": capped, "activation": SoftCap(self.wiring.cap)}
             g_scores = own("elementwise", g_scores, self._cap_slope, **known)
         elif self.wiring.cap is not None:
             g_scores = rules.elementwise(g_scores, self._cap_slope)

@@ -179,7 +179,7 @@ class MapStep:
     def backward(self, g: Tensor, *, eps: float) -> Tensor:
         own = exchanged()
         if self.activation is not None and "elementwise" in own:
-            known = {"z": self.z, "y": self.y, "activation": self.activation}
+            known: dict[str, Any] = {"z": self.z, "y": self.y, "activation": self.activation}
             g = own("elementwise", g, self.slope, **known)
         elif self.activation is not None:
             # y = phi(z): R passes, so g is multiplied by phi(z) / z
