@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any, NoReturn
 
 from lrp_companion import __version__
@@ -121,6 +122,7 @@ def begun(args: argparse.Namespace) -> None:
 def registered(args: argparse.Namespace) -> None:
     """Run the user's file of rule sets and methods, if one is named."""
     if args.rules is not None:
+        sys.path.insert(0, str(Path(args.rules).resolve().parent))  # as `python FILE` does
         runpy.run_path(args.rules)
 
 

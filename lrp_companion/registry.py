@@ -13,13 +13,19 @@ function is the one that is decorated with this name, in any file of `methods`. 
 
 from __future__ import annotations
 
+import dis
 import hashlib
 import inspect
+import re
+import sys
 import sysconfig
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from types import CodeType, FunctionType, ModuleType
+from importlib import import_module
+from pathlib import Path
+from types import CellType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -155,8 +161,12 @@ def method(
 
     Raises
     ------
-    InputError : a name that is taken.
+    InputError : a name that is taken, or that the command line cannot read.
     """
+    if not isinstance(name, str) or not re.fullmatch(r"[^\s:,]+", name):
+        hint = "the command line reads options after a colon, and several methods with commas between them"
+        expected = "a name without spaces, colons and commas"
+        raise InputError("method", got=f"name {name!r}", expected=expected, hint=hint)
     known = METHODS.get(name)
     if known is not None and known.function is not None:
         hint = "choose another name, or forget one of yours with lrp_companion.registry.forget"
@@ -180,7 +190,10 @@ def method_named(name: str) -> Method:
     return METHODS.get(name) or Method(name, name, float("nan"))
 
 
-LIBRARIES = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platlib", "purelib"))
+INSTALLED = ("<frozen", sysconfig.get_path("stdlib"), str(Path(__file__).parent))
+PACKAGES = re.compile(r"[\\/](site|dist)-packages[\\/]")
+PASSING = ("__doc__", "__module__", "__firstlineno__")
+"""Attributes of a class that change with its text, not with what it computes."""
 
 
 def called(function: Any) -> str:
@@ -190,60 +203,90 @@ def called(function: Any) -> str:
 
 
 def print_of(function: Any) -> str:
-    """Eight hexadecimal digits of what a function computes: its code and defaults, and of all that it reads
-    outside (numbers, arrays, functions, objects) the same again. Installed libraries count by their names.
+    """Eight hexadecimal digits of what a function computes: its code and defaults, and of all that it leads
+    to (numbers, arrays, functions, classes, objects, whole modules of yours) the same again. What is
+    installed counts by its name, and what it wraps or holds as yours does.
 
     >>> double = lambda x, times=2: times * x
     >>> print_of(double) == print_of(lambda x, times=2: times * x) != print_of(lambda x, times=3: times * x)
     True
     """
-    digest, seen = hashlib.sha256(), dict[int, Any]()
-
-    def take(one: Any) -> None:
-        digest.update(type(one).__name__.encode())
-        parts: Any = one
-        if isinstance(one, CodeType):
-            parts = one.co_code, one.co_names, one.co_consts
-        elif id(one) in seen:  # it has led back to itself
-            return
-        elif isinstance(one, Mapping):
-            parts = [*one.items()]
-        elif isinstance(one, (set, frozenset)):
-            parts = sorted(map(repr, one))
-        elif isinstance(one, partial):
-            parts = one.func, one.args, one.keywords
-        elif hasattr(one, "__func__"):
-            parts = one.__func__, one.__self__
-        elif isinstance(one, FunctionType) and not one.__code__.co_filename.startswith(LIBRARIES):
-            cells = [cell.cell_contents for cell in one.__closure__ or ()]
-            outside = _read(one.__code__, one.__globals__)
-            parts = one.__code__, one.__defaults__, one.__kwdefaults__, cells, outside
-        elif isinstance(one, type):
-            parts = one.__qualname__, [f for f in vars(one).values() if isinstance(f, FunctionType)]
-        elif isinstance(one, (FunctionType, ModuleType)):
-            parts = f"{getattr(one, '__module__', '')}.{one.__name__}".encode()
-        elif hasattr(one, "__array__"):
-            array = np.asarray(on_cpu(one))
-            parts = str(array.dtype), array.shape, array.tobytes()
-        elif hasattr(one, "__dict__"):
-            parts = type(one), vars(one)
-        elif not isinstance(one, (tuple, list)):
-            parts = repr(one).partition(" at 0x")[0].encode()
+    digest, seen, todo = hashlib.sha256(), dict[int, tuple[int, Any]](), [function]
+    while todo:
+        one = todo.pop()
+        parts = str(seen[id(one)][0]).encode() if id(one) in seen else _parts(one)
+        digest.update(f"{type(one).__name__} {len(parts)} ".encode())
         if isinstance(parts, bytes):
             digest.update(parts)
-        elif not isinstance(one, (tuple, CodeType)):
-            seen[id(one)] = one
-        for part in () if isinstance(parts, bytes) else parts:
-            take(part)
-
-    take(function)
+        else:
+            todo += parts
+            if not isinstance(one, (tuple, CodeType)):  # of which Python may keep one or two that are equal
+                seen[id(one)] = len(seen), one
     return digest.hexdigest()[:8]
 
 
+def _parts(one: Any) -> bytes | list[Any]:
+    """What an object is made of, or what stands for it."""
+    if isinstance(one, CodeType):
+        takes = one.co_varnames, one.co_argcount, one.co_kwonlyargcount, one.co_flags
+        return [one.co_code, one.co_names, one.co_consts, one.co_exceptiontable, *takes]
+    if isinstance(one, FunctionType):
+        code, cells = one.__code__, one.__closure__ or ()
+        held = [cell.cell_contents for cell in cells if cell != CellType()]
+        if code.co_filename.startswith(INSTALLED) or PACKAGES.search(code.co_filename):
+            return [one.__globals__["__name__"], code.co_qualname, held, vars(one)]
+        outside = _read(one.__code__, one.__globals__)
+        return [code, one.__defaults__, one.__kwdefaults__, outside, held, vars(one)]
+    if isinstance(one, ModuleType):
+        inside = [pair for pair in vars(one).items() if not pair[0].startswith("__")]
+        return inside if _own(one.__name__) else one.__name__.encode()
+    if isinstance(one, type):
+        inside = [pair for pair in vars(one).items() if pair[0] not in PASSING]
+        name = f"{one.__module__}.{one.__qualname__}".encode()
+        return [one.__qualname__, type(one), one.__bases__, *inside] if _own(one.__module__) else name
+    if isinstance(one, (MethodType, staticmethod, classmethod)):
+        return [one.__func__, getattr(one, "__self__", None)]
+    if isinstance(one, property):
+        return [one.fget, one.fset, one.fdel]
+    if "__wrapped__" in getattr(one, "__dict__", ()):
+        return [type(one), *vars(one).items()]
+    if isinstance(one, np.ndarray) and not one.dtype.hasobject or hasattr(one, "detach"):
+        array = np.asarray(on_cpu(one))
+        return f"{array.dtype} {array.shape} ".encode() + array.tobytes()
+    if type(one) in (tuple, list):
+        return [*one]
+    if type(one) in (dict, MappingProxyType):
+        return [*one.items()]
+    if isinstance(one, (set, frozenset)):
+        return sorted(re.sub(" at 0x[0-9a-fA-F]+", "", repr(part)) for part in one)
+    if type(one) in (str, bytes, int, float, complex, bool):
+        return repr(one).encode()
+    try:  # as it would be saved: its class and its state
+        made = one.__reduce_ex__(4)
+    except Exception:  # an object that cannot be saved
+        made = re.sub(" at 0x[0-9a-fA-F]+", "", repr(one))
+    if isinstance(made, str):
+        return f"{getattr(one, '__module__', '')}.{made}".encode()
+    return [[*part] if isinstance(part, Iterator) else part for part in made]
+
+
+def _own(name: str | None) -> bool:
+    """Whether a module is neither built in nor installed."""
+    first = str(name).partition(".")[0]
+    module = sys.modules.get(first)
+    place = getattr(module, "__file__", None) or "".join([*getattr(module, "__path__", ())][:1])
+    known = first in sys.stdlib_module_names or place.startswith(INSTALLED)
+    return not known and not PACKAGES.search(place)
+
+
 def _read(code: CodeType, known: Mapping[str, Any]) -> list[Any]:
-    """The values that code, and the code of functions in it, read from their module."""
+    """The values that code, and the code of functions in it, read from their module, and what they import."""
     inner = [_read(one, known) for one in code.co_consts if isinstance(one, CodeType)]
-    return [*((name, known[name]) for name in code.co_names if name in known), *inner]
+    imported = []
+    for step in dis.get_instructions(code):
+        with suppress(ImportError, ValueError):
+            imported += [import_module(step.argval)] if step.opname == "IMPORT_NAME" else []
+    return [*((name, known[name]) for name in code.co_names if name in known), *inner, *imported]
 
 
 def label_of(name: str) -> str:

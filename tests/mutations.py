@@ -418,7 +418,7 @@ MUTATIONS: list[Mutation] = [
     word_table("other numbers of tokens", "if not np.array_equal(text.special, special):", "if False:"),
     Mutation("rules: a run forgets the shares", "lab/review_jobs.py", "np.asarray(rules.shares, dtype=float)",
              "np.zeros(4)", ("test_own_rules.py::test_a_run_knows_the_shares_of_a_rule_set",)),
-    own_rule("keys that are closed get relevance", "g_scores.masked_fill_(self.attention == 0, 0.0)", "pass",
+    own_rule("keys that are closed get relevance", "z=z, closed=closed)", "z=z)",
              file="tape/attention.py"),
     own_rule("what is returned is added to in place", "one.to(g.dtype, copy=True)", "one"),
     own_rule("arguments may be changed", "before != [one._version for one in tensors]", "False"),

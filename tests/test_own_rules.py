@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ def loaded(family: str) -> lrp.Classifier:
 @pytest.mark.parametrize("bypass", [[], [1]])
 def test_the_package_s_own_rules_change_nothing(family: str, bypass: list[int]) -> None:
     clf = loaded(family)
-    for options in ({}, {"epsilon": 0.1}, {"target": "all"}):
+    for more in ({}, {"epsilon": 0.1}, {"target": "all"}):
+        options = {**more, "batch_tokens": 1}  # as own rules are called
         expected = lrp.attribute(clf, list(TEXTS), method="lrp", bypass=bypass, **options)
         with own(LIBRARY, bypass=bypass) as mine:
             got = lrp.attribute(clf, list(TEXTS), method=mine, **options)
@@ -162,6 +164,46 @@ def test_a_share_of_the_softmax_is_between_none_and_all() -> None:
     np.testing.assert_allclose(alone.scores, batched.scores, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("family", ["bert", "llama", "deberta-v2"])
+def test_a_rule_sees_no_padding_and_no_score_of_a_closed_key(family: str) -> None:
+    def centred(g_a: Tensor, a: Tensor, z: Tensor) -> Tensor:
+        """The research exercise's: the scores of every row centred before Eq. (5)."""
+        level = torch.where(a > 0, z, 0).sum(-1, keepdim=True) / (a > 0).sum(-1, keepdim=True)
+        return (z - level) / z * rules.softmax(g_a, a)
+
+    clf, largest = loaded(family), lambda g_z, weight, x: g_z @ weight * x.abs().max()
+    for given in ({"softmax": centred}, {"linear": largest}):
+        with own(given) as mine:
+            together = lrp.attribute(clf, list(TEXTS), method=mine, batch_tokens=1000)
+            alone = [lrp.attribute(clf, text, method=mine)[0] for text in TEXTS]
+        assert [one.scores.tobytes() for one in alone] == [one.scores.tobytes() for one in together]
+    mean_of_all = {"softmax": lambda a, z: a * z.mean(-1, keepdim=True)}
+    later = pytest.raises(lrp.InputError, match="not finite") if family == "llama" else nullcontext()
+    with later, own(mean_of_all) as mine:
+        lrp.attribute(clf, TEXTS[0], method=mine)
+
+
+def test_a_rule_set_as_bypass_keeps_its_site_and_cut(clf: lrp.Classifier) -> None:
+    rules = lrp.rule_set("own", site="embedding", cut=("key", "special"))
+    try:
+        (expected,) = lrp.attribute(clf, TEXTS[0], method="own")
+        (same,) = lrp.attribute(clf, TEXTS[0], method="lrp", bypass=rules, site="embedding")
+        assert same.scores.tobytes() == expected.scores.tobytes()
+        for options in ({}, {"site": "embedding", "cut": ("value", "all")}):
+            with pytest.raises(lrp.InputError, match="beside a rule set; expected those of the set"):
+                lrp.attribute(clf, TEXTS[0], method="lrp", bypass=rules, **options)
+    finally:
+        forget("own")
+
+
+@pytest.mark.parametrize("name", ["mine:x", "a,b", "", "a b", None])
+def test_names_that_the_command_cannot_read_are_refused(name: Any) -> None:
+    for register in (lrp.rule_set, lrp.method):
+        with pytest.raises(lrp.InputError, match="a name without spaces, colons and commas"):
+            register(name)
+    assert name not in METHODS
+
+
 def changed(g_z: Tensor, weight: Tensor) -> Tensor:
     return g_z.mul_(2) @ weight
 
@@ -202,39 +244,60 @@ def test_a_returned_view_of_what_the_tape_keeps_changes_no_other_score(clf: lrp.
 
 
 CODE = """
+import functools, torch, parts
 FACTOR = {factor}
-
-class Settings:
-    power = 1
-    def __init__(self):
-        self.names = [{factor}, self]
-
+class Base:
+    inherited = lambda self, g: {base} * g
+class Own(Base):
+    __slots__ = "names", "kept"
+    power = {power}
+    fixed = staticmethod(lambda g: {fixed} * g)
+    half = property(lambda self: {half})
+own = Own()
+own.names, own.kept = [own], {kept}
 def helper(g):
     return FACTOR * g  # {comment}
-
-settings = Settings()
-
-def rule(g_a, a, extra={default}):
-    inner = lambda g: helper(g) + settings.power
-    return inner(a * g_a)
+def plain(g_a, a, extra={default}):
+    return (lambda g: helper(g))(a * g_a)
+@torch.no_grad()
+def wrapped(g_a):
+    return {wrapped} * g_a
+@functools.lru_cache
+def cached(g_a):
+    return {cached} * g_a
+def by_module(g_a):
+    return parts.part(g_a)
+def imports(g_a):
+    import parts as other
+    return other.part(g_a)
+def by_class(g_a):
+    return own.inherited(g_a)
 """
+MOVED = {"plain": "factor default", "wrapped": "wrapped", "cached": "cached", "by_module": "part"}
+MOVED |= {"imports": "part", "by_class": "base power fixed half kept"}
 
 
-def test_the_fingerprint_is_that_of_all_that_a_function_reads() -> None:
-    def told(**given: Any) -> str:
-        known: dict[str, Any] = {}
-        exec(
-            compile(CODE.format(**{"factor": 2, "comment": "", "default": 1} | given), "a.py", "exec"), known
-        )
-        return print_of(known["rule"])
+@pytest.mark.parametrize("rule", MOVED)
+def test_the_fingerprint_is_that_of_all_that_a_function_leads_to(rule: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    names = [*re.findall(r"{(\w+)}", CODE), "part"]
 
-    assert told() == told(comment="other words")
-    assert len({told(), told(factor=3), told(default=2)}) == 3
+    def told(**given: int) -> str:
+        values, known = dict.fromkeys(names, 1) | given, dict[str, Any](__name__="mine")
+        (tmp_path / "parts.py").write_text(f"part = lambda g: {values['part']} * g")
+        sys.modules.pop("parts", None)
+        exec(compile(CODE.format(**values), "mine.py", "exec"), known)
+        return print_of(known[rule])
+
+    assert {name for name in names if told(**{name: 2}) != told()} == {*MOVED[rule].split()}
+
+
+def test_fingerprints_of_arrays_and_of_the_order_of_arguments() -> None:
     arrays = [torch.ones(2), torch.zeros(2), np.zeros(2), torch.zeros(2, dtype=torch.int)]
     assert len({print_of(functools.partial(torch.mul, one)) for one in arrays}) == 4
-    assert (
-        print_of(lambda: torch.float32) == print_of(lambda: torch.float32) != print_of(lambda: torch.float64)
-    )
+    ones = lambda: torch.float32, lambda: torch.float64, lambda g_a, a: g_a - a, lambda a, g_a: a - g_a
+    assert len({*map(print_of, ones)}) == 4 and print_of(lambda: torch.float32) == print_of(ones[0])
 
 
 def test_a_run_is_not_resumed_with_another_function(clf: lrp.Classifier, tmp_path) -> None:
@@ -246,13 +309,17 @@ def test_a_run_is_not_resumed_with_another_function(clf: lrp.Classifier, tmp_pat
             if factor == 0.5:
                 execute(jobs, tmp_path, progress=False, resume=resume)
                 continue
-            with pytest.raises(lrp.InputError, match="rules: .*softmax"):
+            with pytest.raises(
+                lrp.InputError, match=r"\(rules, softmax of own: '<lambda> \w+' there, '<lambda> \w+' now\)"
+            ):
                 execute(jobs, tmp_path, progress=False, resume=True)
 
 
-def test_the_book_s_example_runs_from_a_file(tmp_path, refused, capsys) -> None:
+def test_the_book_s_example_runs_from_a_file(tmp_path, refused, capsys, monkeypatch) -> None:
     file, asked = tmp_path / "mine.py", ["explain", "a fine film", "--method", "gamma", "--json"]
-    file.write_text(example_of_the_book()[0])
+    (tmp_path / "beside_mine.py").write_text("")  # as `python mine.py` finds it
+    file.write_text("import beside_mine\n" + example_of_the_book()[0])
+    monkeypatch.setattr(sys, "path", [*sys.path])
     assert "'gamma'" in refused(asked)
     try:
         assert main([*asked, "--rules", str(file)]) == 0
@@ -276,7 +343,7 @@ def test_a_run_knows_the_shares_of_a_rule_set(clf: lrp.Classifier, tmp_path) -> 
         execute(jobs, tmp_path, progress=False, resume=True)
         forget("mine")
         lrp.rule_set("mine", shares=(shares[1], shares[0]), bypass=[3])
-        with pytest.raises(lrp.InputError, match="rules: .*0.25"):
+        with pytest.raises(lrp.InputError, match=r"rules, shares of mine: \[\[0.25"):
             execute(TextJobs(clf, data, **lean), tmp_path, progress=False)
     finally:
         forget("mine")

@@ -272,3 +272,11 @@ def test_mnist_from_a_folder_by_the_same_command(digits, tmp_path, capsys):
         assert main([*call, str(tmp_path / out), "--nets", "2", "--limit", "2"]) == 0
     same(tmp_path / "grown", tmp_path / "whole")
     assert "2 examples of mnist/test from folder: 4 images" in capsys.readouterr().out
+
+
+def test_a_run_from_a_checkout_has_its_commit() -> None:
+    root = Path(lrp_companion.__file__).parents[1]
+    if not (root / ".git").exists():
+        pytest.skip("no checkout")
+    told = subprocess.check_output(["git", "-C", str(root), "rev-parse", "HEAD"], text=True)
+    assert told.startswith(str(execute._commit()).removesuffix("+"))

@@ -142,8 +142,7 @@ def _check(place: Path, config: Mapping[str, Any]) -> None:
     held = ""
     if (place / MANIFEST).is_file():
         known = read_manifest(place)["config"]
-        names = [name for name in {**known, **config} if known.get(name) != config.get(name)]
-        pairs = [f"{name}: {known.get(name)!r} there, {config.get(name)!r} now" for name in names]
+        pairs = _changed((), known, config)
         held = f"another run ({'; '.join(pairs)})" if pairs else ""
     else:
         names = sorted(file.name for file in place.iterdir() if file.suffix != ".part")
@@ -153,6 +152,16 @@ def _check(place: Path, config: Mapping[str, Any]) -> None:
     if held:
         got, expected = f"{place}, which holds {held}", "an empty folder, or a run of the same configuration"
         raise InputError("run", got=got, expected=expected, hint="name another --out")
+
+
+def _changed(names: tuple[str, ...], known: Any, now: Any) -> list[str]:
+    """The entries of two configurations that differ, each with its names and both values."""
+    if isinstance(known, Mapping) and isinstance(now, Mapping):
+        pairs = ((name, known.get(name), now.get(name)) for name in {**known, **now})
+        return [one for name, *both in pairs for one in _changed((*names, name), *both)]
+    inner = " of ".join(name for name in names[:0:-1] if name != "rules")
+    name = f"{names[0]}, {inner}" if inner else names[0]
+    return [] if known == now else [f"{name}: {known!r} there, {now!r} now"]
 
 
 # -- reading ---------------------------------------------------------------------------------------------

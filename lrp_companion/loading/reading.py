@@ -380,7 +380,8 @@ def read(files: Readable, tokenizer: Any) -> tuple[Any, Any]:
     if found:
         expected = "exactly the weights of the network that config.json describes, and its tokenizer"
         hint = (
-            "fine-tune the model, merge adapters, correct config.json, or load_classifier(network, tokenizer)"
+            "fine-tune the model or, for a sentence encoder, add modules.json; merge adapters, correct "
+            "config.json, or load_classifier(network, tokenizer)"
         )
         got = f"{name!r} with weights {' and weights '.join(found)}"
         raise ModelError("load_classifier", got=got, expected=expected, hint=hint)

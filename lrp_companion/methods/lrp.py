@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -145,6 +145,10 @@ def lrp(
     """
     clf, texts = request.clf, request.texts
     rules = bypass if isinstance(bypass, RuleSet) else RuleSet("lrp", bypass, cut=cut)
+    if site != (rules.site or site) or (cut and cut != rules.cut):
+        got = f"site {site!r} and cut {shown(cut)} beside a rule set"
+        expected = f"those of the set: site {rules.site or site!r}, cut {shown(rules.cut)}"
+        raise InputError("attribute", got=got, expected=expected, hint="rule_set makes another set")
     cuts = cuts_of("attribute", rules.cut, clf.card.layers) if rules.cut else []
     mask = rules.mask(clf.card.layers)
     eps = check_rules("attribute", clf, site=site, epsilon=epsilon, gate=gate, positions=positions)
@@ -155,12 +159,14 @@ def lrp(
     choices |= {"cut": tuple(cuts)} if cuts else {}
     choices |= {"shares": rules.shares} if rules.shares != HALVES else {}
     prints = rules.prints if rules.rules else {}
+    if prints:  # such a function may read anything of a batch: each text by itself, without padding
+        request = replace(request, batch_tokens=1)
     # sinks draw the attention of all queries, also in the last layer
     only_read = all(tokens != "sinks" for _, tokens, _ in cuts)
     how: dict[str, Any] = {"gate": gate, "angles_as_factors": rotated, "only_read": only_read}
     how |= {"shares": rules.shares}
     out: list[Attribution] = [None] * len(texts)  # type: ignore[list-item]
-    for rows, ids, attended, further in request.batches():
+    for rows, ids, attended, further in request.batches(shared=not prints):
         paths = cut_paths(cuts, texts, rows, attended) if cuts else ()
         tape = clf.encoder.forward(ids, attended, cuts=paths, **how, **further)
         logits, chosen = request.explained(rows, tape)
@@ -209,7 +215,9 @@ def cut_paths(
     rows: Sequence[int],
     attended: Tensor,
 ) -> list[PathCut]:
-    """The cuts at the tokens (B, T) of a batch; of texts that share a pass the longest has all tokens."""
+    """The cuts of a batch, with the tokens (B, T) at which each acts. Texts that share one pass are the
+    beginnings of its longest one, so that one's tokens count for all.
+    """
     some = [texts[i] for i in rows]
     some = some if len(some) == len(attended) else [max(some, key=len)]
     marks = np.zeros(attended.shape, dtype=bool)
@@ -254,23 +262,24 @@ def rule_set(
     - "elementwise": `g_y, slope, z, y, activation` for `y = activation(z)`, `slope = y / z`; returns `g_z`
     - "layer_norm": `g_y, gamma, sd, y, eps, x, beta`; returns `g_x`
     - "rms_norm": `g_y, gamma, rms, y, eps, x`; returns `g_x`
-    - "softmax": `g_a, a, z`; returns `g_z`, of which nothing is left where `a = 0`
+    - "softmax": `g_a, a, z`; returns `g_z`, of which nothing is left where `a = 0` (there z is -inf)
     - "matmul": `g_o, a, b, o, eps, shares` for `O = A V` and for `Z = Q K^T`; returns `g_a, g_b`
     - "attention_values": `g_o, a, v, o, eps` in bypassed layers; returns `g_v`
     - "gated": `g_h, a, u, h, eps, shares` for `h = a u` under `gate="uniform"`; returns `g_a, g_u`
 
     `g` is `R` divided by the value, so that the relevance at `x` is `x g_x`; shapes are those of the values.
-    Sums, rotations and what the head reads keep their rules. Epsilon acts where a function makes use of it.
+    Sums, rotations and the mean that a head reads keep theirs; the head's maps take yours. Epsilon acts where
+    a function makes use of it. With such functions every text is explained by itself, without padding.
 
     Its options are those of `lrp`, except those that the set fixes. `label` and `style` are for tables and
     figures.
 
     Raises
     ------
-    InputError : a name that is taken; a `bypass` that is neither a list of layers nor a
-        function; an unknown site; a cut of an unknown path; shares that do not sum to 1; rules for another
-        operation, or with other parameters. From a call: a function that returns other shapes, numbers that
-        are not finite, or changes its arguments; functions none of which the network uses.
+    InputError : a name that is taken, or has spaces, ":" or ","; a `bypass` that is neither a list of layers
+        nor a function; an unknown site; a cut of an unknown path; shares that do not sum to 1; rules for
+        another operation, or with other parameters. From a call: a function that returns other shapes,
+        numbers that are not finite, or changes its arguments; functions none of which the network uses.
 
     >>> upper = rule_set("upper-half", bypass=lambda layers: range(layers // 2 + 1, layers + 1))
     >>> sorted(upper.mask(6))

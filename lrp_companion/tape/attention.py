@@ -17,8 +17,8 @@ from lrp_companion.families.wiring import LayerWiring, SoftCap
 from lrp_companion.tape.steps import MapStep, Step, exchanged, keeps, metering, run_steps, through
 
 Sides = tuple[Tensor, ...]
-"""Queries, keys and values of some heads, (B, h, T, d) each; where scores have a bias, this, (1, h, T, T),
-and where they have relative positions, these as keys and as queries, (1, h, N, d) each.
+"""Queries, keys and values of some heads, (B, h, T, d) each. Then, if the family adds a bias to its scores,
+the bias (1, h, T, T); if it has relative positions, these as N keys and as N queries, (1, h, N, d) each.
 """
 AtAngles = tuple[Tensor, ...]
 """Relevance of positions at a layer's cosines and at its sines, (..., B, T) each; () where the angles of its
@@ -114,14 +114,14 @@ class Context(Movable):
     angles : the rotations of queries and keys; None: none.
     bias : what is added to the scores, one tensor (1, H, T, T), or none.
     gate : how a gated MLP is treated on the way back, one of `steps.GATES`.
-    asking : the places (B, k) of the only tokens with a query and an output; None: all of them.
+    asking : the places (B, k) of the tokens whose outputs are needed, as queries; None: all of them.
     in_turn : whether a few heads at a time are held, as in `HeadsInTurn`.
     added : what is added to what the heads read, (B, H, k, d); None: nothing.
     shares : what the factors of `O = A V` and of `Z = Q K^T` receive on the way back, each pair summing to 1.
     cuts : paths that carry nothing back.
-    classes : of relative positions, (N,), and the place in these of each query and key, (1, 1, T, T).
-    heard : where a mask closes tokens whole, the mask (B, T, 1), and weights of the mean (B, 1, 1, T) that
-        those read which are closed.
+    classes : the distances that occur, (N,), and for each query and key the index of theirs, (1, 1, T, T).
+    heard : where a masked token is closed as a query, too: the mask (B, T, 1), and the weights (B, 1, 1, T)
+        of the mean of all values that such a token reads.
     home : the device of all of these; None: they may lie on several.
     """
 
@@ -327,14 +327,15 @@ class Heads:
         g_attention, g_value = matmul(g_read, *factors, eps=eps, shares=of_read)
         # A = softmax(Z), Eq. (5)
         if "softmax" in own:
-            g_scores = own("softmax", g_attention, self.attention, z=self._capped()[1])
-            g_scores.masked_fill_(self.attention == 0, 0.0)  # nothing for a key that is closed
+            closed = self.attention == 0
+            z = self._capped()[1].masked_fill(closed, -torch.inf)
+            g_scores = own("softmax", g_attention, self.attention, z=z, closed=closed)
         else:
             g_scores = rules.softmax(g_attention, self.attention)
         # cap tanh(z / cap) is an activation function: R passes as it is
         if self.wiring.cap is not None and "elementwise" in own:
             raw, capped = self._capped()
-            known = {"z": raw, "y": capped, "activation": SoftCap(self.wiring.cap)}
+            known: dict[str, Any] = {"z": raw, "y": capped, "activation": SoftCap(self.wiring.cap)}
             g_scores = own("elementwise", g_scores, self._cap_slope, **known)
         elif self.wiring.cap is not None:
             g_scores = rules.elementwise(g_scores, self._cap_slope)

@@ -254,17 +254,28 @@ class Encoder:
         bias = () if w.score_bias is None else (w.score_bias(places, places).to(x.device),)
         relative = w.layers[0].relative
         classes = None if relative is None else relative.of(places, places)
-        more = [None] * count if added is None else list(added)
+        added_in = [None] * count if added is None else list(added)
         home = x.device if attention_mask.device == x.device else None
         readout = Readout.of(w.readout, attention_mask, x.dtype, place=place, keep=kept[-1])
         asking, readout = readout.alone(len(x), x.device) if only_read else (None, readout)
         layers: list[LayerBlock | RecomputedLayer] = []
         for k, wiring in enumerate(w.layers):
-            here = asking if k == count - 2 else None
-            seen = closed[wiring.window], kept[k], turned.get(wiring.kind), bias
-            cut = tuple(one for one in cuts if one.layers is None or k + 1 in one.layers)
-            heard, on = _heard(w, attention_mask, kept[k]) if w.masks_whole else None, self.recompute
-            context = Context(w.heads, *seen, gate, here, on, more[k], shares, cut, classes, heard, home)
+            context = Context(
+                heads=w.heads,
+                masked=closed[wiring.window],
+                keep=kept[k],
+                angles=turned.get(wiring.kind),
+                bias=bias,
+                gate=gate,
+                asking=asking if k == count - 2 else None,  # the last layer
+                in_turn=self.recompute,
+                added=added_in[k],
+                shares=shares,
+                cuts=tuple(one for one in cuts if one.layers is None or k + 1 in one.layers),
+                classes=classes,
+                heard=_heard(w, attention_mask, kept[k]) if w.masks_whole else None,
+                home=home,
+            )
             # a recomputed layer keeps `run` and its input instead of its inside
             run = partial(LayerBlock.run, wiring, context=context)
             layers.append(RecomputedLayer.of(run, x) if self.recompute else run(x))
@@ -272,7 +283,7 @@ class Encoder:
         x, final_norm = run_steps(x, (w.final_norm, None))
         readout = readout.of_largest(x) if readout.largest else readout
         # (B, T, D) to (B, D), or (B, 2 D)
-        pooled = readout.read(x) if more[-1] is None else readout.read(x) + more[-1]
+        pooled = readout.read(x) if added_in[-1] is None else readout.read(x) + added_in[-1]
         x, steps = run_steps(pooled, *w.head)
         head = HeadBlock(final_norm, readout, pooled, steps)
         return Tape(embedding, tuple(layers), head, x.to(input_ids.device))

@@ -122,8 +122,8 @@ class LayerBlock:
     ) -> Tensor:
         """Carry g (..., B, T, D) from the layer's output to its input.
 
-        With `bypass` the attention is held constant, as in CP-LRP; else it is treated as in AttnLRP. What
-        positions get through their rotations (PA-LRP) is appended to `at_angles`.
+        With `bypass` the attention is held constant, as in CP-LRP; else it is treated as in AttnLRP. For
+        PA-LRP the relevance of the rotations by position is appended to the list `at_angles`.
         """
         around, g_read = self._around_attention(g, eps)
         # CP-LRP: G + N(P), with the values' share whole
@@ -155,13 +155,13 @@ class LayerBlock:
 
     @property
     def working(self) -> int:
-        """The most numbers `children` holds for each mask it carries, all texts of the batch together."""
+        """How many numbers `children` holds at most at once, for one mask and all texts of the batch."""
         hidden, weights = self.first_sum.numel(), self.attend.at_work.held
         inner = self.inner.z.numel() * (2 if isinstance(self.inner, GatedStep) else 1)
         return 6 * hidden + max(2 * inner, (3 if self.attend.wiring.relative is None else 6) * weights)
 
     def _around_attention(self, g: Tensor, eps: float) -> tuple[Around, Tensor]:
-        """What goes around the attention to the layer's input, and g at what the heads read."""
+        """g of the residual path around the attention, and g at what the heads read."""
         beside = None
         g = g.to(self.output.device)
         if self.convolution is not None:
@@ -177,7 +177,9 @@ class LayerBlock:
         return (around, beside), split(branch, self.attend.context.heads)
 
     def _entering(self, g: Tensor, around: Around, eps: float) -> Tensor:
-        """Through the norm before the attention, if there is one, to what goes around both."""
+        """g at the layer's input: g at the attention's input, taken through the norm before it, if there is
+        one, and the g of the residual path `around` both.
+        """
         around_both, beside = around
         g = through(self.before, g, eps) if self.before else g
         g = self.attend.context.add(g, around_both)

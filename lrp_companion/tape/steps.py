@@ -26,7 +26,7 @@ from lrp_companion.registry import called
 CAUSES = ("biases", "norms", "softmax", "positions")
 _METER: ContextVar[dict[str, float] | None] = ContextVar("meter", default=None)
 metering = _METER.get
-"""The sums of `metered` while it is active, else None: what a step keeps is computed for them alone."""
+"""In a block of `metered` its sums of what steps keep; else None, and nothing of that is computed."""
 Activation = Callable[[Tensor], Tensor]
 
 
@@ -40,7 +40,9 @@ EXCHANGEABLE = {
     "attention_values": (("v",), ("v",)),
     "gated": (("a", "u"), ()),
 }
-"""The rules that a function may stand in for: where it returns `g`, and what more than they it may take."""
+"""The rules that a function may replace: at which values it returns `g`; what it may take besides the rule's
+own arguments.
+"""
 
 
 def taken(name: str) -> tuple[str, ...]:
@@ -53,9 +55,10 @@ class Exchanged(dict[str, Callable[..., Any]]):
 
     acted: set[str]
 
-    def __call__(self, name: str, *given: Any, **further: Any) -> Any:
-        """What the function in place of a rule returns, from the rule's own arguments and further values, as
-        far as it takes them; `InputError` unless these are finite `g` of the right shapes.
+    def __call__(self, name: str, *given: Any, closed: Tensor | None = None, **further: Any) -> Any:
+        """Call the function in place of a rule with those of the rule's own arguments and of further values
+        that it names. Returns its `g`, 0 where `closed`; `InputError` for another shape or numbers that are
+        not finite.
         """
         function, (gives, _) = self[name], EXCHANGEABLE[name]
         known = dict(zip(taken(name), given, strict=False)) | further
@@ -68,6 +71,7 @@ class Exchanged(dict[str, Callable[..., Any]]):
         g, inputs = given[0], [known[key] for key in gives]
         wanted = [(*g.shape[: g.ndim - one.ndim], *one.shape) for one in inputs]
         fault = "" if shapes == wanted else f"of shape {', '.join(map(str, shapes))}"
+        parts = parts if fault or closed is None else (parts[0].masked_fill(closed, 0.0),)
         fault = fault or ("" if all(one.isfinite().all() for one in parts) else "that is not finite")
         if fault or before != [one._version for one in tensors]:
             got = f"{called(function)!r} in place of {name}: g {fault or 'and changed arguments'}"
@@ -175,7 +179,7 @@ class MapStep:
     def backward(self, g: Tensor, *, eps: float) -> Tensor:
         own = exchanged()
         if self.activation is not None and "elementwise" in own:
-            known = {"z": self.z, "y": self.y, "activation": self.activation}
+            known: dict[str, Any] = {"z": self.z, "y": self.y, "activation": self.activation}
             g = own("elementwise", g, self.slope, **known)
         elif self.activation is not None:
             # y = phi(z): R passes, so g is multiplied by phi(z) / z
