@@ -293,7 +293,7 @@ class Panel {
     this.best = h("button", { ...best, onclick: () => this.choose() }, "Best for this sentence");
     this.bar = h("progress", { max: 2 ** layers, value: 0, hidden: true, "aria-label": "Sets computed" });
     const controls = h("div", { class: "lrp-controls" }, this.go, this.bar, this.halt, this.best);
-    const text = "distribution of r over all sets of layers that may be bypassed; A is AttnLRP, C is CP-LRP";
+    const text = "distribution of r over all sets of layers; A is AttnLRP, C is CP-LRP";
     const caption = h("figcaption", { class: "lrp-quiet" }, text);
     this.histogram = h("figure", { hidden: true }, this.bars.node, caption);
     return h("div", {}, controls, this.histogram);
@@ -588,7 +588,7 @@ class Panel {
     this.go.hidden = Boolean(this.known?.table) || !this.bar.hidden;
     if (!agreements) return;
     const { sorted } = agreements, [lowest, highest] = [sorted[0], sorted.at(-1) ?? NaN].map((x) => say(x));
-    const range = `Histogram of r with LOO over the sets of layers, from ${lowest} to ${highest}`;
+    const range = `Histogram of r with LOO over the sets, from ${lowest} to ${highest}`;
     const place = ranked ? `, ${ranked}` : "";
     this.bars.paint(agreements, r, `${range}; as switched ${say(r)}${place}`);
   }
