@@ -228,7 +228,7 @@ def test_a_returned_view_of_what_the_tape_keeps_changes_no_other_score(clf: lrp.
 
 
 CODE = """
-import functools, torch, parts
+import functools, torch, parts as beside
 FACTOR = {factor}
 class Base:
     inherited = lambda self, g: {base} * g
@@ -241,7 +241,7 @@ own = Own()
 own.names, own.kept = [own], {kept}
 helper = lambda g: FACTOR * g  # {comment}
 plain = lambda g_a, a, extra={default}: (lambda g: helper(g))(a * g_a)
-by_module = lambda g_a: parts.part(g_a)
+by_module = lambda g_a: beside.part(g_a)
 by_class = lambda g_a: own.inherited(g_a)
 @torch.no_grad()
 def wrapped(g_a):
