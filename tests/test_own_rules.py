@@ -23,6 +23,7 @@ from lrp_companion.cli import main
 from lrp_companion.lab.execute import execute
 from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.registry import METHODS, forget, print_of
+from lrp_companion.tape.attention import HALVES
 from lrp_companion.tape.steps import EXCHANGEABLE
 
 BOOK = Path(__file__).resolve().parents[1] / "book" / "your_model.md"
@@ -30,7 +31,7 @@ LIBRARY = {name: rules.RULES[name].function for name in EXCHANGEABLE}
 
 
 @contextmanager
-def own(own_rules: dict[str, Callable], **more: Any) -> Iterator[str]:
+def own(own_rules: dict[str, Callable] | None = None, **more: Any) -> Iterator[str]:
     """The name of a set of these rules, which is forgotten again."""
     lrp.rule_set("own", rules=own_rules, **more)
     try:
@@ -159,9 +160,6 @@ def test_a_share_of_the_softmax_is_between_none_and_all() -> None:
     with own({"softmax": lambda g_a, a, z: z * g_a}) as mine:
         (record,) = lrp.attribute(llama, TEXTS[1], method=mine, epsilon=0.1)
     assert np.isfinite(record.scores).all()
-    with own({"softmax": lambda g_a: g_a}) as mine:
-        alone, batched = (lrp.attribute(llama, texts, method=mine)[0] for texts in (TEXTS[0], list(TEXTS)))
-    np.testing.assert_allclose(alone.scores, batched.scores, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("family", ["bert", "llama", "deberta-v2"])
@@ -184,24 +182,13 @@ def test_a_rule_sees_no_padding_and_no_score_of_a_closed_key(family: str) -> Non
 
 
 def test_a_rule_set_as_bypass_keeps_its_site_and_cut(clf: lrp.Classifier) -> None:
-    rules = lrp.rule_set("own", site="embedding", cut=("key", "special"))
-    try:
-        (expected,) = lrp.attribute(clf, TEXTS[0], method="own")
-        (same,) = lrp.attribute(clf, TEXTS[0], method="lrp", bypass=rules, site="embedding")
-        assert same.scores.tobytes() == expected.scores.tobytes()
+    with own(site="embedding", cut=("key", "special")) as mine:
+        given = {"method": "lrp", "bypass": METHODS[mine].fixed["bypass"]}
+        (same,) = lrp.attribute(clf, TEXTS[0], site="embedding", **given)
+        assert same.scores.tobytes() == lrp.attribute(clf, TEXTS[0], method=mine)[0].scores.tobytes()
         for options in ({}, {"site": "embedding", "cut": ("value", "all")}):
             with pytest.raises(lrp.InputError, match="beside a rule set; expected those of the set"):
-                lrp.attribute(clf, TEXTS[0], method="lrp", bypass=rules, **options)
-    finally:
-        forget("own")
-
-
-@pytest.mark.parametrize("name", ["mine:x", "a,b", "", "a b", None])
-def test_names_that_the_command_cannot_read_are_refused(name: Any) -> None:
-    for register in (lrp.rule_set, lrp.method):
-        with pytest.raises(lrp.InputError, match="a name without spaces, colons and commas"):
-            register(name)
-    assert name not in METHODS
+                lrp.attribute(clf, TEXTS[0], **given, **options)
 
 
 def changed(g_z: Tensor, weight: Tensor) -> Tensor:
@@ -216,10 +203,7 @@ REFUSED: list[tuple[dict[str, Callable], str]] = [
     ({"linear": changed}, "'changed' in place of linear: g and changed arguments"),
     ({"dense": changed}, "rule 'dense'; expected one of linear"),
     ({"add": changed}, "rule 'add'"),
-    (
-        {"linear": lambda g_z, w: g_z @ w},
-        "parameter w of '<lambda>', a rule for linear; expected some of g_z",
-    ),
+    ({"linear": lambda g_z, w: g_z @ w}, "parameter w of '<lambda>', a rule for linear; expected some"),
     ({"linear": lambda *given: given[0]}, r"parameter \*given"),
     ({"rms_norm": rules.rms_norm}, "none of which"),  # of a network without one
 ]
@@ -244,7 +228,7 @@ def test_a_returned_view_of_what_the_tape_keeps_changes_no_other_score(clf: lrp.
 
 
 CODE = """
-import functools, torch, parts
+import functools, torch, parts as beside
 FACTOR = {factor}
 class Base:
     inherited = lambda self, g: {base} * g
@@ -255,23 +239,19 @@ class Own(Base):
     half = property(lambda self: {half})
 own = Own()
 own.names, own.kept = [own], {kept}
-def helper(g):
-    return FACTOR * g  # {comment}
-def plain(g_a, a, extra={default}):
-    return (lambda g: helper(g))(a * g_a)
+helper = lambda g: FACTOR * g  # {comment}
+plain = lambda g_a, a, extra={default}: (lambda g: helper(g))(a * g_a)
+by_module = lambda g_a: beside.part(g_a)
+by_class = lambda g_a: own.inherited(g_a)
 @torch.no_grad()
 def wrapped(g_a):
     return {wrapped} * g_a
 @functools.lru_cache
 def cached(g_a):
     return {cached} * g_a
-def by_module(g_a):
-    return parts.part(g_a)
 def imports(g_a):
     import parts as other
     return other.part(g_a)
-def by_class(g_a):
-    return own.inherited(g_a)
 """
 MOVED = {"plain": "factor default", "wrapped": "wrapped", "cached": "cached", "by_module": "part"}
 MOVED |= {"imports": "part", "by_class": "base power fixed half kept"}
@@ -300,21 +280,6 @@ def test_fingerprints_of_arrays_and_of_the_order_of_arguments() -> None:
     assert len({*map(print_of, ones)}) == 4 and print_of(lambda: torch.float32) == print_of(ones[0])
 
 
-def test_a_run_is_not_resumed_with_another_function(clf: lrp.Classifier, tmp_path) -> None:
-    data, lean = reviews(TEXTS), {"masks": "none", "curves": False, "methods": ["attnlrp", "own"]}
-    for factor, resume in ((0.5, False), (0.5, True), (0.25, True)):
-        with own({"softmax": lambda g_a, a, factor=factor: factor * rules.softmax(g_a, a)}):
-            jobs = TextJobs(clf, data, **lean)
-            assert re.fullmatch("<lambda> [0-9a-f]{8}", jobs.config["rules"]["own"]["rules"]["softmax"])
-            if factor == 0.5:
-                execute(jobs, tmp_path, progress=False, resume=resume)
-                continue
-            with pytest.raises(
-                lrp.InputError, match=r"\(rules, softmax of own: '<lambda> \w+' there, '<lambda> \w+' now\)"
-            ):
-                execute(jobs, tmp_path, progress=False, resume=True)
-
-
 def test_the_book_s_example_runs_from_a_file(tmp_path, refused, capsys, monkeypatch) -> None:
     file, asked = tmp_path / "mine.py", ["explain", "a fine film", "--method", "gamma", "--json"]
     (tmp_path / "beside_mine.py").write_text("")  # as `python mine.py` finds it
@@ -330,23 +295,29 @@ def test_the_book_s_example_runs_from_a_file(tmp_path, refused, capsys, monkeypa
     assert name == "linear" and re.fullmatch("lrp_gamma [0-9a-f]{8}", function)
 
 
-def test_a_run_knows_the_shares_of_a_rule_set(clf: lrp.Classifier, tmp_path) -> None:
-    """The same command with other shares would mix two rules in one folder."""
-    data, lean = reviews(TEXTS), {"masks": "none", "curves": False, "methods": ["attnlrp", "mine"]}
-    shares = ((0.25, 0.75), (0.5, 0.5))
-    try:
-        lrp.rule_set("mine", shares=shares, bypass=lambda layers: [layers])
+SHARES = ((0.25, 0.75), (0.5, 0.5))
+HALF, QUARTER = (lambda g_a, a, by=by: by * rules.softmax(g_a, a) for by in (0.5, 0.25))
+PRINTS = r"\(rules, softmax of own: 'name' there, 'name' now\)".replace("name", r"<lambda> [0-9a-f]{8}")
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "words"),
+    [
+        ({"shares": SHARES}, {"shares": SHARES[::-1]}, r"shares of own: .*0\.25"),
+        ({"own_rules": {"softmax": HALF}}, {"own_rules": {"softmax": QUARTER}}, PRINTS),
+    ],
+)
+def test_a_run_knows_the_shares_of_a_rule_set(clf, tmp_path, first: Any, other: Any, words: str) -> None:
+    """The same command with other shares, or another function, would mix two rules in one folder."""
+    data, lean = reviews(TEXTS), {"masks": "none", "curves": False, "methods": ["attnlrp", "own"]}
+    with own(**first, bypass=lambda layers: [layers]):
         jobs = TextJobs(clf, data, **lean)
-        rules = {"mine": {"bypass": [3], "site": None, "cut": [], "shares": [[0.25, 0.75], [0.5, 0.5]]}}
-        assert jobs.config["rules"] == rules
+        told = {"bypass": [3], "site": None, "cut": [], "shares": [*map(list, first.get("shares", HALVES))]}
+        assert jobs.config["rules"]["own"].items() >= told.items()
         execute(jobs, tmp_path, progress=False)
         execute(jobs, tmp_path, progress=False, resume=True)
-        forget("mine")
-        lrp.rule_set("mine", shares=(shares[1], shares[0]), bypass=[3])
-        with pytest.raises(lrp.InputError, match=r"rules, shares of mine: \[\[0.25"):
-            execute(TextJobs(clf, data, **lean), tmp_path, progress=False)
-    finally:
-        forget("mine")
+    with own(**other, bypass=[3]), pytest.raises(lrp.InputError, match=words):
+        execute(TextJobs(clf, data, **lean), tmp_path, progress=False)
     assert "rules" not in TextJobs(clf, data, masks="none").config
 
 

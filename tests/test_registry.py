@@ -77,6 +77,9 @@ def test_a_name_of_the_package_cannot_be_taken() -> None:
     row = METHODS["ig"]
     with pytest.raises(InputError, match="'ig' twice"):
         method("ig", label="mine", passes=1)
+    for name in ("mine:x", "a,b", "", "a b", None):  # the command could not read them
+        with pytest.raises(InputError, match="a name without spaces, colons and commas"):
+            lrp.rule_set(name)
     assert METHODS["ig"] is row and list(METHODS)[:2] == ["loo", "ig"]
 
 

@@ -274,9 +274,7 @@ def test_mnist_from_a_folder_by_the_same_command(digits, tmp_path, capsys):
     assert "2 examples of mnist/test from folder: 4 images" in capsys.readouterr().out
 
 
+@pytest.mark.skipif(not (PACKAGE / ".git").exists(), reason="no checkout")
 def test_a_run_from_a_checkout_has_its_commit() -> None:
-    root = Path(lrp_companion.__file__).parents[1]
-    if not (root / ".git").exists():
-        pytest.skip("no checkout")
-    told = subprocess.check_output(["git", "-C", str(root), "rev-parse", "HEAD"], text=True)
+    told = subprocess.check_output(["git", "-C", str(PACKAGE), "rev-parse", "HEAD"], text=True)
     assert told.startswith(str(execute._commit()).removesuffix("+"))
