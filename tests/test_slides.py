@@ -213,6 +213,9 @@ def test_a_widget_on_a_slide_reacts_and_leaves_the_address_to_the_slides(html: P
     assert "03_bert_layers.html#layers.sentence=2&layers.site=word&" in link.get_attribute("href")
     link.focus()
     assert "layers.bypassed=1" in link.get_attribute("href"), "as it stands on the slide"
+    slide.get_by_role("button", name="CP-LRP", exact=True).click(force=True)
+    page.keyboard.press("ArrowRight")
+    assert slide.locator(".slide-asked.visible").count() == 1, "after a button the slides have the key"
 
 
 def test_choices_of_two_widgets_on_a_page_do_not_exclude_each_other(site: str, visit: Any) -> None:

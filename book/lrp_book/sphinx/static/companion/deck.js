@@ -154,7 +154,11 @@
    */
   async function reveal(deck) {
     const inWidget = () => document.activeElement?.closest(WIDGETS);
-    await Reveal.initialize({ ...OPTIONS, keyboardCondition: () => !inWidget(), plugins: [RevealNotes] });
+    const turns = (/** @type {KeyboardEvent} */ event) =>
+      event.target instanceof HTMLButtonElement && /^Arrow(Left|Right)$/.test(event.key) &&
+      !event.defaultPrevented; // a row of buttons moves in itself
+    const keyboardCondition = (/** @type {KeyboardEvent} */ event) => !inWidget() || turns(event);
+    await Reveal.initialize({ ...OPTIONS, keyboardCondition, plugins: [RevealNotes] });
     const slides = elements(deck, ".slides > section");
     const offTheTabs = () => slides.forEach((slide) => slide.inert = slide !== Reveal.getCurrentSlide());
     offTheTabs(); // what is not shown is not reached by Tab either
