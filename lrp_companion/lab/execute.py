@@ -196,7 +196,7 @@ def _version(name: str) -> str | None:
 
 def _commit() -> str | None:
     """The commit of the checkout that this package runs from, with "+" if files differ; None outside one."""
-    here = Path(__file__).parents[1]
+    here = Path(__file__).parents[2]
     command = ["git", "-C", str(here), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=+"]
     try:
         told = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
