@@ -3,6 +3,7 @@
     python results/edge-formula/make.py mpnet --limit 60 --data-dir DATA --out results/edge-formula/base.json
     python results/edge-formula/make.py smollm2-sst2 --model GGUF --limit 100 ... --out .../smollm2-sst2.json
     python results/edge-formula/make.py vit|planted|WIRING ...
+    python results/edge-formula/make.py WIRING --model TRAINING --limit 300 ... --out .../WIRING-seed-1.json
 
 LOO and the maps of known methods are those of `results/base` and `results/smollm2`, LOO and Shapley values of
 a wiring those of `results/shapley`; the texts are the first ones of these samples. The ViT explains the first
@@ -130,18 +131,24 @@ def of_vit(limit: int, data_dir: str) -> tuple[dict[str, Any], Iterator[Case]]:
     return config_of(clf, data, encoded, 0), cases()
 
 
-def of_wiring(wiring: str, limit: int, data_dir: str) -> tuple[dict[str, Any], Iterator[Case]]:
-    clf = lrp.load_classifier(str(RECORDS.parent / "training" / "wirings" / wiring))
+def of_wiring(
+    wiring: str, model: str | None, limit: int, data_dir: str
+) -> tuple[dict[str, Any], Iterator[Case]]:
+    """Of the training in the tree, or of another (a folder), with LOO anew and without Shapley values."""
+    clf = lrp.load_classifier(model or str(RECORDS.parent / "training" / "wirings" / wiring))
     data = load_dataset("sst2", data_dir=data_dir)
-    record = {text["example"]: text for text in shapley.read(RECORDS / "shapley" / f"{wiring}.npz")}
     rows = data.order(limit, seed=0)
     encoded = clf.encode([data.texts[k] for k in rows])
+    record = {text["example"]: text for text in shapley.read(RECORDS / "shapley" / f"{wiring}.npz")}
+    if model:
+        found = lrp.attribute(clf, [data.texts[k] for k in rows], method="loo")
+        record = {row: {"target": of.target, "loo": of.scores} for row, of in zip(rows, found, strict=True)}
 
     def cases() -> Iterator[Case]:
         for row, text in zip(rows, encoded, strict=True):
             of = record[row]
             maps = explained(clf, text, of["target"], (*KNOWN, GROUPS, *NEW))
-            yield Case(row, maps, of["loo"].astype(float), ~text.special, text.special, of["shapley"])
+            yield Case(row, maps, of["loo"].astype(float), ~text.special, text.special, of.get("shapley"))
 
     return config_of(clf, data, encoded, 0), cases()
 
@@ -190,7 +197,7 @@ def main() -> None:
     """Make one record."""
     parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__)
     parser.add_argument("what", choices=("mpnet", *SMOLLM2, "vit", "planted", *WIRINGS))
-    parser.add_argument("--model", help="the .gguf file of SmolLM2")
+    parser.add_argument("--model", help="the .gguf file of SmolLM2, or another training of a wiring")
     parser.add_argument("--limit", type=int, default=60, help="texts")
     parser.add_argument("--data-dir", required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -202,6 +209,8 @@ def main() -> None:
         asked.out.write_text(json.dumps(made) + "\n", encoding="utf-8")
 
     given = asked.limit, asked.data_dir
+    if asked.what in WIRINGS and asked.model:
+        made["training"] = json.loads((Path(asked.model) / "training.json").read_text())
     if asked.what == "planted":
         made.pop("encoder")
         for wiring in ("post-ln-first", "llama"):
@@ -221,7 +230,7 @@ def main() -> None:
         if asked.what in SMOLLM2:
             config, cases = of_smollm2(name, asked.model, *given)
         else:
-            config, cases = of_vit(*given) if name == "vit" else of_wiring(name, *given)
+            config, cases = of_vit(*given) if name == "vit" else of_wiring(name, asked.model, *given)
         for _ in agreements(made.setdefault(name, {"config": config}), cases, write):
             pass
 
