@@ -116,6 +116,9 @@ CHANGES = {  # what the session's notebook asks for under "Change one thing"
               '("x1", ("x2", "x3"))': '((("x1", "x2"), "x3"), "x4")', "2 * 3 * 4": "2 * 3 * 4 * 5"},
     "word": {'site="word+position"': 'site="word"'},
     "mask": {"rules = {": 'rules = {"mask-gradient": "mask gradient", '},
+    "alone": {'rank": {"statistic": "spearman"}': 'rank": {"tokens": "all"}',
+              'whole | {"statistic": "spearman"}': '{"site": "word+position"}',
+              "show.table(rows,": "show.table(rows, digits=3,"},
     "three": {"(declared)": '(declared | {"tokens": "all", "site": "word+position", "map": "sum-to-one"})'},
 }  # fmt: skip
 
