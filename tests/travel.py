@@ -45,7 +45,7 @@ def run(notebook: Path, variables: dict[str, str]) -> None:
     done = subprocess.run(
         [*command, *options],
         cwd=notebook.parent,
-        env={**os.environ, **variables},
+        env={key: value for key, value in os.environ.items() if not key.startswith("LRP_")} | variables,
         capture_output=True,
         text=True,
         check=False,
