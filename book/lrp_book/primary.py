@@ -307,7 +307,9 @@ def networks_table(of: Leads) -> Table:
             found = every(its) if judge == "LOO, long reviews" else summary(its).ahead.to_dict()
             verdicts = {name.replace("all tokens", "every token"): one for name, one in found.items()}
             rows.append({"judge": judge, "network": encoder} | verdicts)
-    caption = "Which rule is closer in each network, over its trainings; on long reviews, if they agree"
+    caption = (
+        "Which rule is closer in each network, over its trainings (of some: one); long reviews: if all agree"
+    )
     return table(rows, caption=caption)
 
 
