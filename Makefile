@@ -50,11 +50,11 @@ book: $(VENV)/book.stamp
 student: $(VENV)/book.stamp
 	@$(BIN)/python -m lrp_book student
 
-# tests/test_executed.py compares what `make book` executed with the stored outputs. Where that may be missing nbval itself
-# executes what is short, on the embedded default: it is never shown a data folder.
+# tests/test_executed.py compares what `make book` executed with the stored outputs. nbval itself executes what is short, on the
+# embedded default: it is never shown a data folder.
 test: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --doctest-modules lrp_companion book/lrp_book book/lrp_exercises tests
-	[ "$$LRP_REQUIRE_BROWSER" = 1 ] || env -u LRP_COMPANION_DATA OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
+	env -u LRP_COMPANION_DATA OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
 	  --nbval --nbval-current-env --nbval-sanitize-with tests/sanitize.cfg notebooks/01_product_counterexample.ipynb notebooks/exercises
 
 # The three sessions, played in a browser from the built decks as their notes say.

@@ -1,7 +1,7 @@
 """The notebooks that `make book` has just executed, against their stored outputs, by nbval's comparison.
 
-nbval alone would execute every notebook a second time. Where a book need not be there `make test` lets it
-execute the first chapter and the exercises.
+nbval alone would execute every notebook a second time. `make test` lets it execute the first chapter and the
+exercises.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ pytest.importorskip("papermill", reason="papermill comes with the extra book")
 from lrp_book import build
 
 nbval = pytest.importorskip("nbval.plugin", reason="nbval comes with the extra dev")
-NOTEBOOKS = sorted((build.ROOT / "notebooks").rglob("*.ipynb"))
+NOTEBOOKS = sorted((build.ROOT / "notebooks").glob("*.ipynb"))
 PATTERNS = nbval.get_sanitize_patterns((Path(__file__).parent / "sanitize.cfg").read_text(encoding="utf-8"))
 
 
 def executed(stored: Path) -> nbformat.NotebookNode:
     """The notebook as executed on its defaults; skips where it is not there, or older than its sources."""
-    output = build.ROOT / "_build" / "executed" / stored.relative_to(build.ROOT / "notebooks")
+    output = build.ROOT / "_build" / "executed" / stored.name
     key = output.with_suffix(".key")
     if not output.is_file() or not key.is_file():
         missing(f"{stored.name} was not executed; run make book")
