@@ -177,7 +177,8 @@ def page() -> str:
             f"<tr>{''.join(f'<td>{html.escape(text)}</td>' for text in texts)}</tr>".replace("-0.00", "0.00")
         )
     return (
-        f'<style>{TABLE_CSS}</style><p><label>Find <input type="search" id="look-up-asked" size="40" '
+        f"<style>{TABLE_CSS}#look-up td{{min-width:0}}#look-up td:nth-child(6){{white-space:nowrap}}</style>"
+        '<p><label>Find <input type="search" id="look-up-asked" size="40" '
         f'style="max-width:75vw" '
         f'value="Table 2, SST-2, 12 layers, Pearson, words"></label> <output id="look-up-shown"></output> · '
         f'<a href="../_static/{FILE}" download>All as CSV</a></p>'
