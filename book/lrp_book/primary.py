@@ -17,6 +17,7 @@ from lrp_book.sphinx import shows
 from lrp_companion.lab.load import TextRun, nearby
 from lrp_companion.lab.paper.primary import (
     INDEX,
+    MARGIN,
     PAIR,
     READINGS,
     Leads,
@@ -64,12 +65,14 @@ REVIEWS = "base/sst2-imdb-seed-0-imdb"
 
 
 def number(value: Interval | float) -> str:
-    """A number with three digits and a minus sign.
+    """A number with three digits and a minus sign; with four where three would round it up to the margin.
 
-    >>> number(-0.0149)
-    '−0.015'
+    >>> number(-0.0149), number(-0.0496)
+    ('−0.015', '−0.0496')
     """
-    return (value.text(3) if isinstance(value, Interval) else f"{value:.3f}").replace("-", "−")
+    at = value.mean if isinstance(value, Interval) else value
+    digits = 4 if abs(at) < MARGIN <= round(abs(at), 3) else 3
+    return (value.text(digits) if isinstance(value, Interval) else f"{value:.{digits}f}").replace("-", "−")
 
 
 @lru_cache(maxsize=2)

@@ -2,13 +2,13 @@
 
     python results/edge-formula/make.py mpnet --limit 60 --data-dir DATA --out results/edge-formula/base.json
     python results/edge-formula/make.py smollm2-sst2 --model GGUF --limit 100 ... --out .../smollm2-sst2.json
-    python results/edge-formula/make.py vit|planted|WIRING ...
+    python results/edge-formula/make.py vit|imdb|planted|WIRING ...
     python results/edge-formula/make.py WIRING --model TRAINING --limit 300 ... --out .../WIRING-seed-1.json
 
 LOO and the maps of known methods are those of `results/base` and `results/smollm2`, LOO and Shapley values of
 a wiring those of `results/shapley`; the texts are the first ones of these samples. The ViT explains the first
-images of `results/vit`'s sample, with LOO anew. Of `planted` it is kept in which sentences all planted words
-have the largest scores. Numbers only, text by text.
+images of `results/vit`'s sample, with LOO anew, and `imdb` the reviews after the 60 of `imdb-companion`. Of
+`planted` it is kept in which sentences all planted words have the largest scores. Numbers only, text by text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NEW = ("key-cut", "lrp:cut=key+sinks", "lrp:cut=key+all", SECANT, f"{SECANT}:gro
 KNOWN = ("attnlrp", "cp-lrp", "mask-gradient")
 WIRINGS = ("post-ln-first", "post-ln-mean", "modernbert", "gpt2", "llama")
 SMOLLM2 = ("smollm2-facts", "smollm2-sentences", "smollm2-sst2")
-ENCODERS = {"mpnet": "MPNet", "vit": "ViT", **dict.fromkeys(SMOLLM2, "SmolLM2")}
+ENCODERS = {"mpnet": "MPNet", "vit": "ViT", "imdb": "MiniLM", **dict.fromkeys(SMOLLM2, "SmolLM2")}
 RULES = ("shortcut", "redundant", "conjunction", "negator")
 Maps = dict[str, np.ndarray]
 
@@ -114,19 +114,26 @@ def of_smollm2(name: str, model: str, limit: int, data_dir: str) -> tuple[dict[s
     return config_of(clf, data, encoded, 0), cases()
 
 
-def of_vit(limit: int, data_dir: str) -> tuple[dict[str, Any], Iterator[Case]]:
-    clf = lrp.load_classifier(str(RECORDS.parent / "training" / "vit"))
-    data = load_dataset("mnist", source="folder", data_dir=data_dir, side=28)
-    rows = data.order(limit, seed=0)
-    assert data.images is not None
-    images = np.stack([data.images[k] for k in rows])
-    encoded = clf.encode(images)
-    targets = [record.target for record in lrp.attribute(clf, images, method="attnlrp")]
+def anew(name: str, limit: int, data_dir: str) -> tuple[dict[str, Any], Iterator[Case]]:
+    """Of the ViT, or of `companion` on the reviews after the 60 of `imdb-companion`: with LOO anew."""
+    if name == "vit":
+        clf = lrp.load_classifier(str(RECORDS.parent / "training" / "vit"))
+        data = load_dataset("mnist", source="folder", data_dir=data_dir, side=28)
+        rows = data.order(limit, seed=0)
+        assert data.images is not None
+        given: Any = np.stack([data.images[k] for k in rows])
+        encoded = clf.encode(given)
+    else:
+        clf, data = lrp.load_classifier("companion"), load_dataset("imdb", source="folder", data_dir=data_dir)
+        rows = data.order(60 + limit, seed=0)[60:]
+        given = [data.texts[k] for k in rows]
+        encoded = clf.encode(given, truncate=True)
+    targets = [of.target for of in lrp.attribute(clf, given, method="attnlrp", truncate=name == "imdb")]
 
     def cases() -> Iterator[Case]:
-        for row, image, target in zip(rows, encoded, targets, strict=True):
-            maps = explained(clf, image, target, ("loo", *KNOWN, GROUPS, *NEW))
-            yield Case(row, maps, maps.pop("loo"), ~image.special, image.special)
+        for row, one, target in zip(rows, encoded, targets, strict=True):
+            maps = explained(clf, one, target, ("loo", *KNOWN, GROUPS, *NEW))
+            yield Case(row, maps, maps.pop("loo"), ~one.special, one.special)
 
     return config_of(clf, data, encoded, 0), cases()
 
@@ -196,7 +203,7 @@ def of_planted(wiring: str, limit: int, data_dir: str) -> dict[str, Any]:
 def main() -> None:
     """Make one record."""
     parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__)
-    parser.add_argument("what", choices=("mpnet", *SMOLLM2, "vit", "planted", *WIRINGS))
+    parser.add_argument("what", choices=("mpnet", *SMOLLM2, "vit", "imdb", "planted", *WIRINGS))
     parser.add_argument("--model", help="the .gguf file of SmolLM2, or another training of a wiring")
     parser.add_argument("--limit", type=int, default=60, help="texts")
     parser.add_argument("--data-dir", required=True)
@@ -230,7 +237,8 @@ def main() -> None:
         if asked.what in SMOLLM2:
             config, cases = of_smollm2(name, asked.model, *given)
         else:
-            config, cases = of_vit(*given) if name == "vit" else of_wiring(name, asked.model, *given)
+            alone = name in ("vit", "imdb")
+            config, cases = anew(name, *given) if alone else of_wiring(name, asked.model, *given)
         for _ in agreements(made.setdefault(name, {"config": config}), cases, write):
             pass
 
