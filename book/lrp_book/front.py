@@ -125,6 +125,10 @@ def front_numbers(results: str) -> Iterator[tuple[str, str]]:
         ):
             of = d.sel(map=map, tokens=tokens, statistic=statistic)
             yield f"{model}, {form}{reading}, {statistic}", marked(interval(of))
+        spoken = open_record("punctuation", results=results).config[model]
+        for statistic in ("pearson", "spearman"):
+            of = xr.DataArray(np.array(spoken[statistic], dtype=float), dims=["training", "text"])
+            yield f"{model}, no punctuation, {statistic}", marked(interval(of))
     for data in ("sst2-12", "imdb-12"):
         d = lead(open_record(data, results=results).r).sel(map="sum-to-one", target="logit", **stated)
         for site, tokens, statistic in itertools.product(SITES, TOKEN_CHOICES, ("pearson", "spearman")):
