@@ -10,6 +10,8 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
+
 from lrp_book.records import config_of, rounded
 from lrp_companion.lab.execute import surroundings
 from lrp_companion.lab.record import open_record
@@ -34,9 +36,8 @@ def make(out: Path, data_dir: str | None = None) -> None:
         for record in records:
             tokens = open_record(record, results=RESULTS).tokens(methods=PAIR)
             assert tokens.groupby("text").size().tolist() == [len(text) for text in encoded]
-            words = tokens[
-                ~tokens.special & [at in spoken for at in zip(tokens.text, tokens.place, strict=True)]
-            ]
+            said = np.array([at in spoken for at in zip(tokens.text, tokens.place, strict=True)])
+            words = tokens[said & ~tokens.special]
             for statistic, trainings in made[name].items():
                 maps = words.groupby("text")[[*PAIR, "loo"]]
                 r = maps.corr(method=statistic)["loo"].unstack()
