@@ -112,8 +112,8 @@ def _setting(record: Record) -> str:
     again = f" Measured again later, in the same setting: {', '.join(c['again'])}." if c.get("again") else ""
     time = h.get("time", "by the clock")
     return (
-        f"{quick}{part}Measured with `{c['model']}` in {c['dtype']} on {h['threads']} thread(s) of an "
-        f"{h['processor']}, time {time}; {c['data']}; PyTorch {v['torch']}, transformers "
+        f"{quick}{part}Measured with `{c['model']}` in {c['dtype']} on an {h['processor']} "
+        f"(threads: {h['threads']}), time {time}; {c['data']}; PyTorch {v['torch']}, transformers "
         f"{v['transformers']}, captum {v['captum']}, Python {v['python']}. "
         f"{c['repeats']} repeats, sides alternating; the whole took {number(record['seconds'])} s.{again}"
     )

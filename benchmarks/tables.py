@@ -40,7 +40,8 @@ def _table(header: list[str], rows: list[list[str]]) -> str:
 def _lengths_table(record: Record) -> str:
     """Ratios of times by length, and r with LOO."""
     names = list(record["rows"][0]["ratio"])
-    header = ["tokens", "LOO", *(f"LOO / {_label(name)}" for name in names), "r, K = 1", "r, K = 8"]
+    header = ["text of", "LOO", *(f"LOO / {_label(name)}" for name in names)]
+    header += [f"mask gradient's r with LOO, {name}" for name in ("K = 1", "K = 8")]
     return _table(header, [_length_cells(row, names) for row in record["rows"]])
 
 
@@ -48,7 +49,7 @@ def _length_cells(row: Record, names: list[str]) -> list[str]:
     ratios = [f"**{number(x)}**" if (x := row["ratio"][name]["median"]) < 1 else number(x) for name in names]
     seconds = f"{1000 * row['seconds']['loo']:,.0f} ms"
     agreed = (row["r"][name] for name in ("K = 1", "K = 8"))
-    return [str(row["tokens"]), seconds, *ratios, *("-" if r is None else f"{r:.2f}" for r in agreed)]
+    return [f"{row['tokens']} tokens", seconds, *ratios, *("-" if r is None else f"{r:.2f}" for r in agreed)]
 
 
 def _label(name: str) -> str:
@@ -84,7 +85,7 @@ def _lengths_short(record: Record) -> str:
 def _lengths_setting(record: Record) -> str:
     c, h, v = record["config"], record["hardware"], record["versions"]
     return (
-        f"Measured with `{c['model']}` in {c['dtype']} on {h['threads']} thread(s) of an {h['processor']}; "
+        f"Measured with `{c['model']}` in {c['dtype']} on an {h['processor']} (threads: {h['threads']}); "
         f"{c['texts']} texts for each length, of {c['data']}; PyTorch {v['torch']}. {c['repeats']} repeats, "
         "sides in turn; medians."
     )

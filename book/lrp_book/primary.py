@@ -285,7 +285,9 @@ def answers_table(of: Leads) -> Table:
     ten, eight = "ten networks, short reviews", "eight networks, short reviews"
     found: dict[tuple[str, str], Mapping[str, str]] = {
         ("LOO", ten): summary(of).ahead,
-        ("LOO", "a language model, short reviews"): every({k: d for k, d in of.items() if k[0] == "SmolLM2"}),
+        ("LOO", "SmolLM2, one of the ten, short reviews"): every(
+            {k: d for k, d in of.items() if k[0] == "SmolLM2"}
+        ),
         ("LOO", "two networks, long reviews"): every(on_reviews()),
         ("Shapley values", eight): summary(by_shapley()).ahead,
     }
@@ -311,7 +313,8 @@ def networks_table(of: Leads) -> Table:
             verdicts = {name.replace("all tokens", "every token"): one for name, one in found.items()}
             rows.append({"judge": judge, "network": encoder} | verdicts)
     caption = (
-        "Which rule is closer in each network, over its trainings (of some: one); long reviews: if all agree"
+        "Which rule is closer in each network (BERT and Llama: small ones trained for this book), over its "
+        "trainings (of some: one); long reviews: if all agree"
     )
     return table(rows, caption=caption)
 
