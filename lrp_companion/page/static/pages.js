@@ -6,6 +6,21 @@ addEventListener("beforeprint", () => {
   addEventListener("afterprint", () => shown.theme = theme, { once: true });
 });
 
+// An interval stays in one piece, in whatever table it stands.
+for (const cell of document.querySelectorAll("article :is(td, th)")) {
+  const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), found = [];
+  while (texts.nextNode()) found.push(/** @type {Text} */ (texts.currentNode));
+  for (const text of found) {
+    const pieces = text.data.split(/(\[[^[\]\s]+, [^[\]\s]+\])/).map((piece, k) => {
+      const whole = document.createElement("span");
+      whole.className = "lrp-interval";
+      whole.append(piece);
+      return k % 2 ? whole : piece;
+    });
+    if (pieces.length > 1) text.replaceWith(...pieces);
+  }
+}
+
 // A table that is wider than a phone becomes a list of its rows there, each value under its heading.
 // Elsewhere, or where it is long, it says that it scrolls: a column that is cut at its edge looks complete.
 const PHONE = matchMedia("(max-width: 560px)");

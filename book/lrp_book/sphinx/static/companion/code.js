@@ -22,5 +22,14 @@
         localStorage.setItem(KEY, String(shown));
       } catch { /* as above */ }
     });
+    // A step that shows nothing but code: where code is hidden, what is said of it would lead to nothing.
+    for (const input of document.querySelectorAll(".cell:not(:has(> .cell_output)) > .cell_input")) {
+      const here = document.createElement("button");
+      here.className = "code-here";
+      here.type = "button";
+      here.textContent = "Show this code";
+      here.addEventListener("click", () => input.parentElement?.classList.add("code-open"));
+      input.before(here);
+    }
   });
 }
