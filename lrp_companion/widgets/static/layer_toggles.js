@@ -285,7 +285,7 @@ class Panel {
     const caption =
       "r with LOO along the paper's three paths: layers 1 to k bypassed, layers k to the last, " +
       "layer k alone; dashed: the layers as switched";
-    return h("figure", {}, this.chart.node, h("figcaption", { class: "lrp-quiet" }, caption));
+    return h("figure", {}, this.chart.node, h("figcaption", {}, caption));
   }
 
   /** @returns {HTMLElement} */
@@ -302,7 +302,7 @@ class Panel {
     this.bar = h("progress", { max: 2 ** layers, value: 0, hidden: true, "aria-label": "Sets computed" });
     const controls = h("div", { class: "lrp-controls" }, this.go, this.bar, this.halt, this.best);
     const text = "distribution of r over all sets of layers; A is AttnLRP, C is CP-LRP";
-    const caption = h("figcaption", { class: "lrp-quiet" }, text);
+    const caption = h("figcaption", {}, text);
     this.histogram = h("figure", { hidden: true }, this.bars.node, caption);
     return h("div", {}, controls, this.histogram);
   }
@@ -350,7 +350,8 @@ class Panel {
    * @returns {Promise<void>}
    */
   async ask(companion, asked) {
-    const { signal } = this.round = new AbortController(), { labels, multi } = this.live();
+    const { signal } = this.round = new AbortController();
+    const { labels, multi } = /** @type {Live} */ (this.model.get("live"));
     const how = { site: /** @type {any} */ (asked.site), target: asked.target < 0 ? null : asked.target };
     const ask = (/** @type {any} */ method, /** @type {any} */ onProgress) =>
       companion.explain(asked.text, { ...how, method, signal, onProgress });
@@ -381,14 +382,6 @@ class Panel {
     } catch (error) {
       this.fail(error);
     }
-  }
-
-  /**
-   * What is known of the model that may be loaded.
-   * @returns {Live}
-   */
-  live() {
-    return /** @type {Live} */ (this.model.get("live"));
   }
 
   /**
@@ -554,7 +547,7 @@ class Panel {
       tokens.node.hidden = twin;
       const shown = flat ? ` ${NOTHING}` : ` r with LOO, ${over} ${ready ? say(r) : "…"}`;
       const says = row === "loo" ? ": what the logit loses without the token" : shown;
-      const which = twin ? "; the row of the switches" : row === "lrp" ? `; ${this.layersInWords()}` : "";
+      const which = twin ? "; same as switched" : row === "lrp" ? `; ${this.layersInWords()}` : "";
       title.replaceChildren(ROWS[row], h("span", {}, says + which));
       title.dataset.r = row === "loo" || !ready ? "" : String(r);
     }
@@ -718,7 +711,7 @@ function sentenceBox(model, key, loaded, explain) {
   const { sentences } = model.get("data"),
     drops = model.get("live")?.drops,
     name = key === "text" ? "Your sentence" : "Second sentence";
-  const said = h("p", { role: "alert", class: "lrp-refused" });
+  const said = h("p", { role: "alert", class: "lrp-refused" }), title = h("span", {});
   const box = h("textarea", { "aria-label": name, name: key });
   box.rows = 3;
   /** @type {string | null} */
@@ -752,10 +745,11 @@ function sentenceBox(model, key, loaded, explain) {
       wrong = "";
     }
     inForce = text;
-    const needs = loaded() || "loo" in here || !text ? "" : "Now press “Load the model”.";
-    if (said.textContent !== (wrong || needs)) said.textContent = wrong || needs; // once, for who listens
+    title.textContent = name + (loaded() ? "" : ": first load the model, then type");
+    const says = wrong || (loaded() || "loo" in here || !text ? "" : "Now press “Load the model”.");
+    if (said.textContent !== says) said.textContent = says; // once, for who listens
   };
-  const node = h("div", { class: "lrp-sentence-box" }, h("label", {}, name, box), button, said);
+  const node = h("div", { class: "lrp-sentence-box" }, h("label", {}, title, box), button, said);
   return { node, take, show };
 }
 

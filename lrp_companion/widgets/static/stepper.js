@@ -8,8 +8,8 @@
  * @param {object} options
  * @param {() => number} options.last
  * @param {number} options.pause milliseconds between two steps
- * @returns {{ play: HTMLElement, slider: HTMLElement, count: HTMLElement, stop: () => void, here: () => number,
- *   jump: (step: number) => void, show: () => void }} `show` brings slider and count up to date
+ * @returns {{ play: HTMLElement, slider: HTMLElement, count: HTMLElement, stop: () => void,
+ *   here: () => number, jump: (step: number) => void, show: () => void }} `show` repaints slider and count
  */
 function stepper(model, { last, pause }) {
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
