@@ -122,7 +122,7 @@ def test_page_fits_a_phone(opened: tuple[str, Any, Watch]) -> None:
     broken = page.evaluate(
         """() => [...document.querySelectorAll('article :is(td, th), article :is(td, th) *')]
             .flatMap(e => [...e.childNodes]).filter(n => n.nodeType === 3)
-            .flatMap(n => [...n.data.matchAll(/\\[[^[\\]\\s]+, [^[\\]]+\\]|^\\s*[−-]?[0-9.]+°?\\s*$/g)].filter(part => {
+            .flatMap(n => [...n.data.matchAll(/\\[\\S+, \\S+\\]|^\\s*[−-]?[0-9.]+°?\\s*$/g)].filter(part => {
                 const range = document.createRange();
                 range.setStart(n, part.index);
                 range.setEnd(n, part.index + part[0].length);

@@ -265,6 +265,8 @@ def test_what_is_too_long_or_empty_is_refused_in_one_line(at: Any) -> None:
     page.fill("textarea[name=text]", " \u200b ")
     page.click(".lrp-sentence-box button >> nth=0")
     assert page.inner_text(".lrp-refused >> nth=0") == "Type at least one word."
+    page.get_by_label("Sentence", exact=True).select_option(index=1)
+    assert not page.inner_text(".lrp-refused >> nth=0"), "another text is in the box"
     for text, part in (("film " * 60, "at most 32 tokens"), ("a [SEP] b", "special token [SEP]")):
         page.fill("textarea[name=text]", text)
         page.click(".lrp-sentence-box button >> nth=0")
@@ -279,6 +281,7 @@ def test_what_is_too_long_or_empty_is_refused_in_one_line(at: Any) -> None:
 def test_a_load_can_be_cancelled_broken_off_and_repeated(at: Any) -> None:
     page, _ = at(load=False)
     assert page.get_by_text("Computed when this page was made").is_visible()
+    assert page.get_by_text("Your sentence: first load the model").is_visible()
     page.fill("textarea[name=text]", TEXT)
     page.click(".lrp-sentence-box button >> nth=0")
     assert "Load the model" in page.inner_text(".lrp-refused >> nth=0")

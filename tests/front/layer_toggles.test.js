@@ -15,7 +15,6 @@ const {
   pathMasks,
   range,
   removalInWords,
-  rOf,
   sentenceOf,
   shared,
   tidy,
@@ -131,12 +130,6 @@ Deno.test("a browser that cannot run the model is told why; one with little memo
   assert.ok(!small.fails && small.line.includes("2 GB") && small.line.includes("200 MB"));
   const old = obstacle({ Worker: able.Worker }, 2e8);
   assert.ok(old.fails && old.line.includes("no WebAssembly"));
-});
-
-Deno.test("r needs three tokens that count: two always lie on a line", () => {
-  assert.ok(Math.abs(rOf([1, 2, 3], [2, 4, 6], null) - 1) < 1e-12);
-  assert.ok(Number.isNaN(rOf([1, 2], [2, 5], null)));
-  assert.ok(Number.isNaN(rOf([9, 1, 2, 9], [1, 2, 5, 1], [false, true, true, false])));
 });
 
 Deno.test("two texts share what they begin and end with, each token once", () => {
