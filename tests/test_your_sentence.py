@@ -43,16 +43,22 @@ DONE = f"[...document.querySelectorAll('{PANEL}')].every(s => s.hidden || " + (
 )
 
 
+def loud(folder: Path, **options: Any) -> Classifier:
+    """A random model whose logits words move by more than 0.1, so that the page shows r."""
+    clf = lrp.load_classifier(folder, **options)
+    clf.network.classifier.weight.data *= 16
+    return clf
+
+
 @pytest.fixture(scope="module")
 def python(model_folder: Any) -> Classifier:
-    """A random model with the weights that the page has."""
-    clf = lrp.load_classifier(model_folder("bert", layers=LAYERS, labels=3), dtype="float64")
-    return as_staged(clf)
+    """The model with the weights that the page has."""
+    return as_staged(loud(model_folder("bert", layers=LAYERS, labels=3), dtype="float64"))
 
 
 @pytest.fixture(scope="module")
 def exported(model_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    clf = lrp.load_classifier(model_folder("bert", layers=LAYERS, labels=3))
+    clf = loud(model_folder("bert", layers=LAYERS, labels=3))
     examples = (SECOND, "dull", "the film was never dull !")
     return live_page.export_page(clf, tmp_path_factory.mktemp("live") / "page", examples=examples)
 
@@ -265,7 +271,7 @@ def test_what_is_too_long_or_empty_is_refused_in_one_line(at: Any) -> None:
     page.fill("textarea[name=text]", " \u200b ")
     page.click(".lrp-sentence-box button >> nth=0")
     assert page.inner_text(".lrp-refused >> nth=0") == "Type at least one word."
-    page.get_by_label("Sentence", exact=True).select_option(index=1)
+    page.locator(".lrp-dropdown select").first.select_option(index=1)
     assert not page.inner_text(".lrp-refused >> nth=0"), "another text is in the box"
     for text, part in (("film " * 60, "at most 32 tokens"), ("a [SEP] b", "special token [SEP]")):
         page.fill("textarea[name=text]", text)
