@@ -301,8 +301,7 @@ class Panel {
     this.best = h("button", { ...best, onclick: () => this.choose() }, "Best for this sentence");
     this.bar = h("progress", { max: 2 ** layers, value: 0, hidden: true, "aria-label": "Sets computed" });
     const controls = h("div", { class: "lrp-controls" }, this.go, this.bar, this.halt, this.best);
-    const text = "distribution of r over all sets of layers; A is AttnLRP, C is CP-LRP";
-    const caption = h("figcaption", {}, text);
+    const caption = h("figcaption", {}, "distribution of r over all sets; A is AttnLRP, C is CP-LRP");
     this.histogram = h("figure", { hidden: true }, this.bars.node, caption);
     return h("div", {}, controls, this.histogram);
   }
