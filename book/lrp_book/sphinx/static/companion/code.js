@@ -2,7 +2,7 @@
 // It runs before the page is drawn, so that code which is hidden is never seen.
 "use strict";
 {
-  const KEY = "companion-code";
+  const KEY = "companion-code", STEPS = ":not(.cell) + .cell:not(:has(> .cell_output)) > .cell_input";
   const page = document.documentElement;
   let shown = !matchMedia("(max-width: 560px)").matches;
 
@@ -22,8 +22,8 @@
         localStorage.setItem(KEY, String(shown));
       } catch { /* as above */ }
     });
-    // A step that shows nothing but code: where code is hidden, what is said of it would lead to nothing.
-    for (const input of document.querySelectorAll(".cell:not(:has(> .cell_output)) > .cell_input")) {
+    // Where code is hidden, what is said right above a step of nothing but code would lead to nothing.
+    for (const input of document.querySelectorAll(STEPS)) {
       const here = document.createElement("button");
       here.className = "code-here";
       here.type = "button";
