@@ -25,7 +25,7 @@ for (const cell of document.querySelectorAll("article :is(td, th)")) {
 // Elsewhere, or where it is long, it says that it scrolls: a column that is cut at its edge looks complete.
 const PHONE = matchMedia("(max-width: 560px)");
 const ROWS_OF_A_LIST = 40;
-const LINE = 24; // letters: a cell that has more takes a line of its own
+const LINE = 24; // letters: a cell that has more, a formula or code takes a line of its own
 
 /**
  * Gives each cell its heading as `data-heading`, the group's first, and the roles that a list would lose.
@@ -47,7 +47,7 @@ function nameCells(table) {
       cell.setAttribute("role", head ? "columnheader" : k === 0 ? "rowheader" : "cell");
       if (head) return;
       cell.dataset.heading = headings[k] ?? "";
-      cell.classList.toggle("lrp-line", cell.textContent.length > LINE);
+      cell.classList.toggle("lrp-line", cell.textContent.length > LINE || cell.matches(":has(.math, code)"));
     });
   }
 }
