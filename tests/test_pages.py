@@ -146,7 +146,7 @@ def test_one_switch_shows_or_hides_the_code_of_all_pages(html: Path, visit: Any)
         page = visit(first, axe=".code-switch", viewport={"width": width, "height": 800})
         switch = page.locator(".code-switch")
         assert switch.inner_text() == ("Hide code" if code else "Show code"), "what it does"
-        assert page.locator(".code-here:visible").count() == (0 if code else 4), "what is said leads somewhere"
+        assert page.locator(".code-here:visible").count() == (0 if code else 4), "what is said leads on"
         assert page.evaluate("document.head.querySelector('script[src*=code]:not([defer], [async])')")
         assert (page.locator(shown).count() > 0) is code
         switch.focus()

@@ -2,7 +2,7 @@
 // It runs before the page is drawn, so that code which is hidden is never seen.
 "use strict";
 {
-  const KEY = "companion-code", STEPS = ":not(.cell) + .cell:not(:has(> .cell_output)) > .cell_input";
+  const KEY = "companion-code", STEPS = ":not(.cell, h1, h2) + .cell:not(:has(> .cell_output)) > .cell_input";
   const page = document.documentElement;
   let shown = !matchMedia("(max-width: 560px)").matches;
 
