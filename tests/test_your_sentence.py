@@ -379,6 +379,8 @@ def test_the_text_box_of_chapter_3_works_without_a_kernel(html: Path, visit: Any
         theirs = lrp.layer_relevance(clf, "a dull film", bypass=bypass).scores
         np.testing.assert_allclose(scores, theirs, rtol=1e-3, atol=1e-4)
     assert "dull" in page.locator('[data-companion-widget="layer_flow"] .lrp-flow-panel').first.inner_text()
+    flow.locator("select").first.select_option(index=0)
+    assert not flow_box.locator("p[role=status]").inner_text(), "they show another text"
     for address in ("layers", "own-layer_flow"):
         assert not complaints_of_axe(page, f'[data-address="{address}"]')
 
