@@ -121,15 +121,15 @@ def test_page_fits_a_phone(opened: tuple[str, Any, Watch]) -> None:
     assert width <= 360, f"{width} px wide; beyond the edge: {wide}"
     broken = page.evaluate(
         """() => [...document.querySelectorAll('article :is(td, th), article :is(td, th) *')]
-            .flatMap(e => [...e.childNodes])
-            .filter(n => n.nodeType === 3 && /^[−-]?[0-9.]+°?$/.test(n.data.trim()))
-            .filter(n => {
+            .flatMap(e => [...e.childNodes]).filter(n => n.nodeType === 3)
+            .flatMap(n => [...n.data.matchAll(/\\[\\S+, \\S+\\]|^\\s*[−-]?[0-9.]+°?\\s*$/g)].filter(part => {
                 const range = document.createRange();
-                range.selectNodeContents(n);
+                range.setStart(n, part.index);
+                range.setEnd(n, part.index + part[0].length);
                 return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1;
-            }).map(n => n.data)"""
+            })).map(part => part[0])"""
     )
-    assert not broken, "numbers in two pieces"
+    assert not broken, "numbers or intervals in two pieces"
     lists = page.locator(".lrp-list tbody td:not(:first-child, :empty)")
     assert all(cell["heading"] for cell in lists.evaluate_all("cells => cells.map(cell => cell.dataset)"))
     scrolls = page.locator("article .lrp-scrolls tbody")
@@ -146,6 +146,7 @@ def test_one_switch_shows_or_hides_the_code_of_all_pages(html: Path, visit: Any)
         page = visit(first, axe=".code-switch", viewport={"width": width, "height": 800})
         switch = page.locator(".code-switch")
         assert switch.inner_text() == ("Hide code" if code else "Show code"), "what it does"
+        assert page.locator(".code-here:visible").count() == (0 if code else 4), "what is said leads on"
         assert page.evaluate("document.head.querySelector('script[src*=code]:not([defer], [async])')")
         assert (page.locator(shown).count() > 0) is code
         switch.focus()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -94,11 +95,11 @@ def test_a_live_sentence_feeds_the_grids_and_keeps_the_level(clf: Any) -> None:
 @pytest.mark.parametrize("text", ["rare", "rare grace"])
 def test_r_of_fewer_than_three_tokens_is_undefined_in_every_mode(text: str, clf: Any, show: Any) -> None:
     page = show(widgets.LayerToggles(lrp.layer_lattice(clf, text), lrp.attribute(clf, text, method="loo")))
-    assert page.locator(".lrp-result strong").inner_text() == "undefined"
+    assert page.get_attribute(".lrp-result", "data-r") == "NaN"
     page.get_by_role("radio", name="half-open").check()
-    assert page.locator(".lrp-result strong").inner_text() == "undefined"
+    assert page.get_attribute(".lrp-result", "data-r") == "NaN"
     page.get_by_role("radio", name="counted").check()
-    assert page.locator(".lrp-result strong").inner_text() != "undefined"
+    assert page.get_attribute(".lrp-result", "data-r") != "NaN"
 
 
 def test_on_a_dark_page_the_two_signs_have_two_colours(clf: Any, show: Any) -> None:
@@ -115,7 +116,27 @@ def test_a_flat_loo_is_said_to_be_flat(largest: float, flat: bool, clf: Any, sho
     (loo,) = lrp.attribute(clf, TEXTS[0], method="loo")
     scores = loo.scores * largest / abs(loo.scores[~loo.special]).max()
     page = show(widgets.LayerToggles(lrp.layer_lattice(clf, TEXTS[0]), replace(loo, scores=scores)))
-    assert ("r says nothing here" in page.inner_text(".lrp-panel >> nth=0")) is flat
+    said = page.inner_text(".lrp-panel")
+    assert ("r says nothing here" in said) is flat and bool(re.search(r"\br with LOO\D+\d", said)) is not flat
+    assert page.locator(".lrp-figures").is_visible() is not flat, "the histogram is of r"
+
+
+def test_a_row_that_the_switches_show_is_shown_once(clf: Any, show: Any) -> None:
+    (loo,) = lrp.attribute(clf, TEXTS[0], method="loo")
+    page = show(widgets.LayerToggles(lrp.layer_lattice(clf, TEXTS[0]), loo, reduced=True))
+    for name, other in (("AttnLRP", "CP-LRP"), ("CP-LRP", "AttnLRP")):
+        page.get_by_role("button", name=name, exact=True).click()
+        shown = page.locator("ol:visible").evaluate_all("all => all.map(row => row.ariaLabel)")
+        assert shown == ["LOO", "LRP with the layers as switched", other]
+
+
+def test_what_was_said_of_another_state_is_gone(show: Any) -> None:
+    page = show(widgets.ProductTree())
+    page.get_by_text("Link to this state").click()
+    page.wait_for_selector(".lrp-foot [role=status]:not(:empty)")
+    page.get_by_role("spinbutton", name="x2", exact=True).fill("")
+    put(page, values=[2, 3, 5])
+    assert not page.inner_text(".lrp-foot [role=status]") and page.locator(".lrp-problem").is_hidden()
 
 
 def test_equal_values_leave_no_rounding_noise_to_correlate(show: Any) -> None:

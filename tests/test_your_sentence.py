@@ -43,16 +43,22 @@ DONE = f"[...document.querySelectorAll('{PANEL}')].every(s => s.hidden || " + (
 )
 
 
+def loud(folder: Path, **options: Any) -> Classifier:
+    """A random model whose logits words move by more than 0.1, so that the page shows r."""
+    clf = lrp.load_classifier(folder, **options)
+    clf.network.classifier.weight.data *= 16
+    return clf
+
+
 @pytest.fixture(scope="module")
 def python(model_folder: Any) -> Classifier:
-    """A random model with the weights that the page has."""
-    clf = lrp.load_classifier(model_folder("bert", layers=LAYERS, labels=3), dtype="float64")
-    return as_staged(clf)
+    """The model with the weights that the page has."""
+    return as_staged(loud(model_folder("bert", layers=LAYERS, labels=3), dtype="float64"))
 
 
 @pytest.fixture(scope="module")
 def exported(model_folder: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    clf = lrp.load_classifier(model_folder("bert", layers=LAYERS, labels=3))
+    clf = loud(model_folder("bert", layers=LAYERS, labels=3))
     examples = (SECOND, "dull", "the film was never dull !")
     return live_page.export_page(clf, tmp_path_factory.mktemp("live") / "page", examples=examples)
 
@@ -265,6 +271,8 @@ def test_what_is_too_long_or_empty_is_refused_in_one_line(at: Any) -> None:
     page.fill("textarea[name=text]", " \u200b ")
     page.click(".lrp-sentence-box button >> nth=0")
     assert page.inner_text(".lrp-refused >> nth=0") == "Type at least one word."
+    page.locator(".lrp-dropdown select").first.select_option(index=1)
+    assert not page.inner_text(".lrp-refused >> nth=0"), "another text is in the box"
     for text, part in (("film " * 60, "at most 32 tokens"), ("a [SEP] b", "special token [SEP]")):
         page.fill("textarea[name=text]", text)
         page.click(".lrp-sentence-box button >> nth=0")
@@ -279,6 +287,7 @@ def test_what_is_too_long_or_empty_is_refused_in_one_line(at: Any) -> None:
 def test_a_load_can_be_cancelled_broken_off_and_repeated(at: Any) -> None:
     page, _ = at(load=False)
     assert page.get_by_text("Computed when this page was made").is_visible()
+    assert page.get_by_text("Your sentence: first load the model").is_visible()
     page.fill("textarea[name=text]", TEXT)
     page.click(".lrp-sentence-box button >> nth=0")
     assert "Load the model" in page.inner_text(".lrp-refused >> nth=0")
@@ -370,6 +379,8 @@ def test_the_text_box_of_chapter_3_works_without_a_kernel(html: Path, visit: Any
         theirs = lrp.layer_relevance(clf, "a dull film", bypass=bypass).scores
         np.testing.assert_allclose(scores, theirs, rtol=1e-3, atol=1e-4)
     assert "dull" in page.locator('[data-companion-widget="layer_flow"] .lrp-flow-panel').first.inner_text()
+    flow.locator("select").first.select_option(index=0)
+    assert not flow_box.locator("p[role=status]").inner_text(), "they show another text"
     for address in ("layers", "own-layer_flow"):
         assert not complaints_of_axe(page, f'[data-address="{address}"]')
 

@@ -28,7 +28,7 @@ LEAST = 3  # tokens that r needs, as in `base.js`: two points always lie on a li
 SHARED = {
     "layers": ("layer_toggles",),
     "live_model": ("layer_toggles", "sentence_box"),
-    "pointer": ("protocol_switchboard",),
+    "stepper": ("frontier_player", "head_stepper", "layer_flow", "perturbation_player"),
 }
 """Modules between the base and a widget's own, with the widgets that share each."""
 

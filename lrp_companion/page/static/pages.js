@@ -6,11 +6,26 @@ addEventListener("beforeprint", () => {
   addEventListener("afterprint", () => shown.theme = theme, { once: true });
 });
 
+// An interval stays in one piece, in whatever table it stands.
+for (const cell of document.querySelectorAll("article :is(td, th)")) {
+  const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT), found = [];
+  while (texts.nextNode()) found.push(/** @type {Text} */ (texts.currentNode));
+  for (const text of found) {
+    const pieces = text.data.split(/(\[[^[\]\s]+, [^[\]\s]+\])/).map((piece, k) => {
+      const whole = document.createElement("span");
+      whole.className = "lrp-interval";
+      whole.append(piece);
+      return k % 2 ? whole : piece;
+    });
+    if (pieces.length > 1) text.replaceWith(...pieces);
+  }
+}
+
 // A table that is wider than a phone becomes a list of its rows there, each value under its heading.
 // Elsewhere, or where it is long, it says that it scrolls: a column that is cut at its edge looks complete.
 const PHONE = matchMedia("(max-width: 560px)");
 const ROWS_OF_A_LIST = 40;
-const LINE = 24; // letters: a cell that has more takes a line of its own
+const LINE = 24; // letters: a cell that has more, a formula or code takes a line of its own
 
 /**
  * Gives each cell its heading as `data-heading`, the group's first, and the roles that a list would lose.
@@ -32,7 +47,7 @@ function nameCells(table) {
       cell.setAttribute("role", head ? "columnheader" : k === 0 ? "rowheader" : "cell");
       if (head) return;
       cell.dataset.heading = headings[k] ?? "";
-      cell.classList.toggle("lrp-line", cell.textContent.length > LINE);
+      cell.classList.toggle("lrp-line", cell.textContent.length > LINE || cell.matches(":has(.math, code)"));
     });
   }
 }

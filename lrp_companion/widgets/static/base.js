@@ -533,41 +533,6 @@ function alike(a, b) {
   return JSON.stringify(a) === JSON.stringify(b);
 }
 
-/**
- * A step from 0 to `last()` that goes forward by itself while it plays.
- * @template {{ step: number }} State
- * @param {Model<State>} model
- * @param {object} options
- * @param {() => number} options.last
- * @param {number} options.pause milliseconds between two steps
- * @param {string} options.kind the button's class
- * @returns {{ play: HTMLElement, stop: () => void, go: (step: number) => void, here: () => number }}
- */
-function stepper(model, { last, pause, kind }) {
-  const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-  let timer = 0;
-  const here = () => Math.min(model.get("step"), last()); // the address may name a step of a longer text
-  const go = (/** @type {number} */ step) => {
-    put(model, /** @type {Partial<State>} */ ({ step: Math.max(0, Math.min(last(), step)) }));
-  };
-  const stop = () => {
-    clearInterval(timer);
-    timer = 0;
-    play.textContent = "Play";
-  };
-  const start = () => {
-    if (here() >= last()) go(0);
-    play.textContent = "Pause";
-    timer = setInterval(() => {
-      go(here() + 1);
-      if (here() >= last()) stop();
-    }, still ? 1500 : pause);
-  };
-  const turn = () => (timer ? stop() : start());
-  const play = h("button", { type: "button", class: kind, onclick: turn }, "Play");
-  return { play, stop, go, here };
-}
-
 // In a page without a kernel the state is next to the widget as JSON, and the address keeps what was chosen.
 
 /**
@@ -703,6 +668,7 @@ function followAddress(model, { name, keys }, start, accept, link) {
   };
   const address = () => joinAddress(location.hash.slice(1), name, changedPieces(model, name, start));
   const lead = () => { // at the start, too, to this widget
+    link.nextElementSibling?.replaceChildren(); // "Copied." was said of another state
     const pieces = changedPieces(model, name, start);
     const said = pieces.length || !keys.length ? pieces : [piece(model, name, keys[0])];
     link.href = `#${joinAddress(location.hash.slice(1), name, said)}`;

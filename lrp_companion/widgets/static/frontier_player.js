@@ -185,22 +185,6 @@ function pathThrough(points) {
 }
 
 /**
- * The grid: a line per rung of r, and both edges' numbers.
- * @param {ReturnType<typeof axesOf>} axes
- * @returns {SVGElement[]}
- */
-function gridOf({ x, y, rungs, marks }) {
-  const rows = rungs.flatMap((r) => [
-    svg("line", { x1: BOX.left, x2: BOX.right, y1: y(r), y2: y(r), class: "lrp-frontier-rung" }),
-    svg("text", { x: BOX.left - 5, y: y(r) + 4, "text-anchor": "end" }, say(r)),
-  ]);
-  const columns = marks.map((passes) =>
-    svg("text", { x: x(passes), y: BOX.bottom + 15, "text-anchor": "middle" }, say(passes, 0))
-  );
-  return [...rows, ...columns];
-}
-
-/**
  * r against passes: the way in force, the others faintly, the reader's point and what LOO costs.
  * @param {Ways} ways
  * @returns {{ node: SVGElement, paint: (view: View, label: string) => void }}
@@ -225,7 +209,11 @@ function chart(ways) {
   const paint = (view, label) => {
     const { text, way, tokens, step } = view, axes = axesOf(view), { x, y } = axes;
     const here = x(costOf(text, way, step)), level = text.ways[way].r[tokens][step];
-    grid.replaceChildren(...gridOf(axes));
+    grid.replaceChildren(...gridOf(
+      BOX,
+      axes.rungs.map((r) => [y(r), say(r)]),
+      axes.marks.map((passes) => [x(passes), say(passes, 0)]),
+    ));
     names.forEach((name, k) => {
       const points = text.ways[name].r[tokens].map((r, step) => {
         const at = x(costOf(text, name, step)), seen = r !== null && r >= axes.rungs[0] && at <= BOX.right;
@@ -290,7 +278,7 @@ function maps() {
 function controls(model) {
   const { ways, texts } = model.get("data");
   const last = (place = model.get("text")) => texts[place].tokens.length;
-  const steps = stepper(model, { last, pause: 700, kind: "lrp-frontier-play" });
+  const steps = stepper(model, { last, pause: 700 });
   /** @param {Partial<State>} values */
   const change = (values) => {
     steps.stop();
@@ -300,12 +288,6 @@ function controls(model) {
   const labels = Object.fromEntries(Object.entries(ways).map(([name, { label }]) => [name, label]));
   const way = choice("More passes go to", labels, (value) => change({ way: value }));
   const tokens = choice("r on", TOKEN_NAMES, (value) => change({ tokens: value }));
-  const slide = () => {
-    steps.stop();
-    steps.go(Number(slider.value));
-  };
-  const slider = h("input", { type: "range", min: 0, "aria-label": "Step", oninput: slide });
-  const count = h("span", { class: "lrp-readout" });
   const row = (/** @type {Child[]} */ ...parts) => h("div", { class: "lrp-controls" }, ...parts);
   const view = () => ({
     text: texts[model.get("text")],
@@ -317,12 +299,9 @@ function controls(model) {
     sentence.show(model.get("text"));
     way.show(model.get("way"));
     tokens.show(model.get("tokens"));
-    slider.max = String(last());
-    slider.value = String(steps.here());
-    slider.setAttribute("aria-valuetext", `${steps.here()} of ${last()}`);
-    count.textContent = `step ${steps.here()} of ${last()}`;
+    steps.show();
   };
-  const moving = row(steps.play, slider, count);
+  const moving = row(steps.play, steps.slider, steps.count);
   return {
     above: [row(sentence.node), row(way.node)],
     steps: moving,

@@ -254,7 +254,11 @@ function fields(model) {
     table,
     refusal,
   );
-  return { node, show: () => shows.forEach((show) => show()) };
+  const show = () => {
+    refusal.textContent = ""; // the fields hold the numbers in force again
+    shows.forEach((show) => show());
+  };
+  return { node, show };
 }
 
 /**
@@ -264,11 +268,7 @@ function fields(model) {
 function render({ model, el }) {
   const { tokens, steps } = model.get("data"), live = liveLine(), picture = drawing(tokens);
   const rules = choice("Rules", NAMES, (value) => put(model, { rules: /** @type {Rules} */ (value) }));
-  const { play, stop, go, here } = stepper(model, { last: () => steps - 1, pause: 2500, kind: "lrp-play" });
-  const jump = (/** @type {number} */ step) => {
-    stop();
-    go(step);
-  };
+  const { play, stop, jump, here } = stepper(model, { last: () => steps - 1, pause: 2500 });
   const names = STEP_NAMES.map((name, k) => h("button", { type: "button", onclick: () => jump(k) }, name));
   oneTabStop(names);
   const frame = { class: "lrp-head-frame", role: "region", tabindex: 0, "aria-label": "Drawing" };

@@ -236,15 +236,7 @@ function keyOf({ levels, texts: [{ loo }] }) {
 function build(model, el, live) {
   const data = model.get("data"), { texts, levels, methods } = data;
   const keyless = texts.map(({ cut, ...text }) => cut && { ...text, scores: [cut, text.scores[1]] });
-  const { play, stop, go, here } = stepper(model, {
-    last: () => levels.length - 1,
-    pause: 900,
-    kind: "lrp-play",
-  });
-  const jump = (/** @type {number} */ step) => {
-    stop();
-    go(step);
-  };
+  const { play, stop, jump, here } = stepper(model, { last: () => levels.length - 1, pause: 900 });
   const choose = dropdown("Text", texts.map(beginning), (text) => {
     stop();
     put(model, { text });

@@ -38,6 +38,7 @@ const LONGEST = 2000; // characters that the address keeps
 const MOST_LAYERS = 12; // of which all masks are computed in a page
 const FEW = "r needs three tokens that count.";
 const FLAT = 0.1; // logits: a LOO that nowhere reaches it is flat
+const NOTHING = "r says nothing here";
 const HIDDEN_CHARACTERS = /[^\P{Cc}\t\n\r]|\p{Cf}/gu;
 /** @type {{ [row: string]: string }} */
 const ROWS = {
@@ -47,6 +48,7 @@ const ROWS = {
   "cp-lrp": "CP-LRP",
   "mask-gradient": "Mask gradient",
 };
+const ENDS = ["attnlrp", "cp-lrp"]; // of the switches
 
 /**
  * A text without characters that are not seen, where the tokenizer drops them, too; white space as spaces.
@@ -137,15 +139,23 @@ function removalInWords({ tokens, logit: before, label, maps }, place) {
 }
 
 /**
- * On how many tokens each rule has LOO's sign, and which one of another sign has most of LOO.
- * @param {string[]} tokens
- * @param {boolean[]} words which tokens are words
- * @param {{ [row: string]: number[] }} maps
+ * Whether two maps are the same but for rounding.
+ * @param {number[]} a
+ * @param {number[]} b
+ * @returns {boolean}
+ */
+function near(a, b) {
+  return a.every((score, i) => Math.abs(score - b[i]) <= 1e-6 * Math.max(...a.map(Math.abs)));
+}
+
+/**
+ * On how many words each rule has LOO's sign, and which one of another sign has most of LOO.
+ * @param {Known} known
  * @returns {string}
  */
-function signsInWords(tokens, words, { loo, ...maps }) {
-  const places = tokens.map((_, i) => i).filter((i) => words[i] && loo[i]);
-  const says = ["attnlrp", "cp-lrp"].filter((name) => maps[name]).map((name) => {
+function signsInWords({ tokens, special, maps: { loo, ...maps } }) {
+  const places = tokens.map((_, i) => i).filter((i) => !special[i] && loo[i]);
+  const says = ENDS.filter((name) => maps[name]).map((name) => {
     const other = places.filter((i) => loo[i] * maps[name][i] <= 0);
     const [most] = other.sort((a, b) => Math.abs(loo[b]) - Math.abs(loo[a]));
     if (!other.length) return `${ROWS[name]} has LOO's sign on every token.`;
@@ -245,7 +255,6 @@ class Panel {
     this.drawn = {};
     this.node.classList.toggle("lrp-empty", !known);
     this.node.classList.remove("lrp-stale");
-    this.removal.textContent = "Press a token of LOO to remove it.";
     this.removed = -1;
     if (!known) return this.rows.replaceChildren();
     for (const row of this.model.get("data").rows) {
@@ -253,14 +262,13 @@ class Panel {
       const title = h("p", { class: "lrp-row-title", "data-rule": row });
       this.drawn[row] = { title, row: tokenRow(known.tokens, known.special, ROWS[row]) };
     }
-    const loo = this.drawn.loo.row.node, own = this.key === "text";
-    if (own) this.removed = this.model.get("removed");
+    const loo = this.drawn.loo.row.node;
     const pick = (/** @type {Event} */ event) => {
       const item = /** @type {Element} */ (event.target).closest("li");
       if (!item || !this.known?.maps.loo) return;
       this.removed = [...loo.children].indexOf(item);
-      if (own) put(this.model, { removed: this.removed });
-      this.paintRemoval();
+      if (this.key === "text") put(this.model, { removed: this.removed });
+      else this.paintRemoval();
     };
     loo.addEventListener("click", pick);
     loo.addEventListener("keydown", (event) => {
@@ -277,7 +285,7 @@ class Panel {
     const caption =
       "r with LOO along the paper's three paths: layers 1 to k bypassed, layers k to the last, " +
       "layer k alone; dashed: the layers as switched";
-    return h("figure", {}, this.chart.node, h("figcaption", { class: "lrp-quiet" }, caption));
+    return h("figure", {}, this.chart.node, h("figcaption", {}, caption));
   }
 
   /** @returns {HTMLElement} */
@@ -293,8 +301,7 @@ class Panel {
     this.best = h("button", { ...best, onclick: () => this.choose() }, "Best for this sentence");
     this.bar = h("progress", { max: 2 ** layers, value: 0, hidden: true, "aria-label": "Sets computed" });
     const controls = h("div", { class: "lrp-controls" }, this.go, this.bar, this.halt, this.best);
-    const text = "distribution of r over all sets of layers; A is AttnLRP, C is CP-LRP";
-    const caption = h("figcaption", { class: "lrp-quiet" }, text);
+    const caption = h("figcaption", {}, "distribution of r over all sets; A is AttnLRP, C is CP-LRP");
     this.histogram = h("figure", { hidden: true }, this.bars.node, caption);
     return h("div", {}, controls, this.histogram);
   }
@@ -305,12 +312,12 @@ class Panel {
    */
   async explain() {
     this.stop();
+    this.status.textContent = "";
     const { model, companion } = this, { layers } = model.get("data"), sentence = sentenceOf(model, this.key);
     const asked = { text: sentence.text, target: model.get("target"), site: model.get("site") };
     const before = computedBefore(sentence, { ...asked, layers });
     if (before && (before.table || !companion)) {
       this.known = before;
-      this.status.textContent = "";
       this.renew();
       await this.switched();
     } else if (companion && asked.text) await this.ask(companion, asked);
@@ -342,7 +349,8 @@ class Panel {
    * @returns {Promise<void>}
    */
   async ask(companion, asked) {
-    const { signal } = this.round = new AbortController(), { labels, multi } = this.live();
+    const { signal } = this.round = new AbortController();
+    const { labels, multi } = /** @type {Live} */ (this.model.get("live"));
     const how = { site: /** @type {any} */ (asked.site), target: asked.target < 0 ? null : asked.target };
     const ask = (/** @type {any} */ method, /** @type {any} */ onProgress) =>
       companion.explain(asked.text, { ...how, method, signal, onProgress });
@@ -373,14 +381,6 @@ class Panel {
     } catch (error) {
       this.fail(error);
     }
-  }
-
-  /**
-   * What is known of the model that may be loaded.
-   * @returns {Live}
-   */
-  live() {
-    return /** @type {Live} */ (this.model.get("live"));
   }
 
   /**
@@ -473,10 +473,25 @@ class Panel {
    * @returns {number}
    */
   r(scores) {
-    const { known } = this;
-    if (!known?.maps.loo || !scores) return NaN;
-    const keep = this.model.get("tokens") === "all" ? null : known.special.map((special) => !special);
-    return rOf(scores, known.maps.loo, keep);
+    const loo = this.known?.maps.loo;
+    return loo && scores ? rOf(scores, loo, this.kept()) : NaN;
+  }
+
+  /**
+   * Which tokens count for r; null for all.
+   * @returns {boolean[] | null}
+   */
+  kept() {
+    return this.model.get("tokens") === "all" ? null : this.known?.special.map((special) => !special) ?? null;
+  }
+
+  /**
+   * Whether no token that counts moves the logit: then r says nothing, and is not shown.
+   * @returns {boolean}
+   */
+  flat() {
+    const loo = this.known?.maps.loo, kept = this.kept();
+    return Boolean(loo?.every((score, i) => (kept && !kept[i]) || Math.abs(score) < FLAT));
   }
 
   /**
@@ -510,10 +525,9 @@ class Panel {
 
   /** @returns {string} */
   summary() {
-    const { rank } = this.result.dataset, words = rank ? this.result.lastChild?.textContent : "";
     const which = this.model.get("compare") ? `${this.key === "other" ? "Second" : "First"} sentence, ` : "";
-    const place = words ? `, ${words}` : "";
-    return `${which}${this.layersInWords()}: r with LOO ${say(this.rOfRow("lrp"))}${place}`;
+    const shown = [...this.result.children].map(({ textContent }) => textContent);
+    return `${which}${this.layersInWords()}: ${shown.join(" ")}`;
   }
 
   /** @returns {void} */
@@ -521,26 +535,26 @@ class Panel {
     const { known } = this, live = this.model.get("live");
     if (!known) return;
     const before = live && !known.engine ? " Computed when this page was made, with unrounded weights." : "";
-    const counts = (/** @type {number} */ _, /** @type {number} */ i) => !known.special[i];
-    const flat = known.maps.loo && Math.max(...known.maps.loo.filter(counts).map(Math.abs)) < FLAT;
-    const warning = `No word moves the logit by ${FLAT} when it is hidden: r says nothing here.`;
+    const flat = this.flat(), words = this.kept(), none = words ? "word" : "token";
+    const warning = `No ${none} moves the logit by ${FLAT} when it is hidden: ${NOTHING}.`;
     this.head.replaceChildren(known.says + before, ...(flat ? [" ", h("strong", {}, warning)] : []));
-    const over = this.model.get("tokens") === "all" ? "all tokens" : "words only";
+    const over = words ? "words only" : "all tokens", { loo, lrp } = known.maps;
     for (const [row, { title, row: tokens }] of Object.entries(this.drawn)) {
-      const scores = known.maps[row], r = this.rOfRow(row), ready = scores && known.maps.loo;
+      const scores = known.maps[row], r = this.rOfRow(row), ready = scores && loo;
       if (scores) tokens.paint(scores);
-      const says = row === "loo"
-        ? ": what the logit loses without the token"
-        : ` r with LOO, ${over} ${ready ? say(r) : "…"}`;
-      const layers = row === "lrp" ? `; ${this.layersInWords()}` : "";
-      title.replaceChildren(ROWS[row], h("span", {}, says + layers));
+      const twin = Boolean(scores && lrp) && ENDS.includes(row) && near(scores, lrp);
+      tokens.node.hidden = twin;
+      const shown = flat ? ` ${NOTHING}` : ` r with LOO, ${over} ${ready ? say(r) : "…"}`;
+      const says = row === "loo" ? ": what the logit loses without the token" : shown;
+      const which = twin ? "; same as switched" : row === "lrp" ? `; ${this.layersInWords()}` : "";
+      title.replaceChildren(ROWS[row], h("span", {}, says + which));
       title.dataset.r = row === "loo" || !ready ? "" : String(r);
     }
-    const words = known.special.map((special) => !special);
     const few = Number.isFinite(this.rOfRow("attnlrp")) ? "" : ` ${FEW}`;
-    this.signs.textContent = known.maps.loo ? signsInWords(known.tokens, words, known.maps) + few : "";
+    this.signs.textContent = loo && !flat ? signsInWords(known) + few : "";
     this.paintRemoval();
-    this.figures.hidden = this.result.hidden = !known.engine && !known.table;
+    this.result.hidden = !known.engine && !known.table;
+    this.figures.hidden = flat || this.result.hidden;
     this.paintPaths();
     this.paintMasks();
     this.painted();
@@ -575,11 +589,12 @@ class Panel {
     const agreements = this.agreements(), r = this.rOfRow("lrp");
     const done = Boolean(this.known?.masks || this.known?.table);
     delete this.result.dataset.rank;
-    const ranked = done && agreements ? this.rank(agreements, r) : "";
+    const ranked = done && agreements ? this.rank(agreements, r) : "", flat = this.flat();
+    const shown = this.known?.maps.lrp && this.known.maps.loo ? say(r) : "…";
     this.result.replaceChildren(
-      h("span", {}, "r with LOO"),
-      h("strong", {}, this.known?.maps.lrp && this.known.maps.loo ? say(r) : "…"),
-      h("span", {}, ranked),
+      h("span", {}, flat ? NOTHING : "r with LOO"),
+      h("strong", {}, flat ? "" : shown),
+      h("span", {}, flat ? "" : ranked),
     );
     this.result.dataset.r = String(r);
     if (!this.histogram || !this.best || !this.go || !this.bar) return;
@@ -660,15 +675,17 @@ class Panel {
   }
 
   /**
-   * Say what the removal of a token does, where one was chosen.
+   * Say what the removal of a token does, or that one may be chosen.
    * @returns {void}
    */
   paintRemoval() {
-    const { known, removed: place } = this;
-    if (!known?.maps.loo || !(known.tokens.length > place && place >= 0)) return;
-    this.removal.textContent = removalInWords(known, place);
+    const { known } = this, place = this.key === "text" ? this.model.get("removed") : this.removed;
+    if (!known) return;
+    const gone = known.maps.loo && place >= 0 && place < known.tokens.length;
+    const says = gone ? removalInWords(known, place) : "Press a token of LOO to remove it.";
+    if (this.removal.textContent !== says) this.removal.textContent = says; // said aloud
     [...this.drawn.loo.row.node.children].forEach((item, i) => {
-      item.toggleAttribute("data-removed", i === place);
+      item.toggleAttribute("data-removed", Boolean(gone) && i === place);
     });
   }
 
@@ -693,23 +710,26 @@ function sentenceBox(model, key, loaded, explain) {
   const { sentences } = model.get("data"),
     drops = model.get("live")?.drops,
     name = key === "text" ? "Your sentence" : "Second sentence";
-  const said = h("p", { role: "alert", class: "lrp-refused" });
+  const said = h("p", { role: "alert", class: "lrp-refused" }), title = h("span", {});
   const box = h("textarea", { "aria-label": name, name: key });
   box.rows = 3;
   /** @type {string | null} */
   let inForce = null;
+  let wrong = ""; // with what is typed
   const take = () => {
     const text = tidy(box.value, drops);
     const long = `This text has ${text.length.toLocaleString("en")} characters; ` +
       `the limit is ${LONGEST.toLocaleString("en")}. Shorten it.`;
-    said.textContent = text.length > LONGEST ? long : text ? "" : "Type at least one word.";
-    if (said.textContent) return;
+    wrong = text.length > LONGEST ? long : text ? "" : "Type at least one word.";
+    if (wrong || text === sentenceOf(model, key).text) return show();
     const place = sentences.findIndex((one) => one.text === text);
-    if (!loaded() && place < 0) said.textContent = "Now press “Load the model”.";
-    if (text === sentenceOf(model, key).text) return;
     if (key === "other") put(model, { other: text });
     else put(model, { removed: -1, ...(place < 0 ? { text } : { text: "", sentence: place }) });
   };
+  box.addEventListener("input", () => {
+    wrong = "";
+    show();
+  });
   box.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
@@ -718,12 +738,17 @@ function sentenceBox(model, key, loaded, explain) {
   const named = { type: /** @type {const} */ ("button"), "aria-label": `Explain: ${name.toLowerCase()}` };
   const button = h("button", { ...named, onclick: explain }, "Explain");
   const show = () => {
-    const { text } = sentenceOf(model, key);
-    if (text !== inForce && tidy(box.value, drops) !== text) box.value = text;
+    const here = sentenceOf(model, key), { text } = here;
+    if (text !== inForce) {
+      if (tidy(box.value, drops) !== text) box.value = text;
+      wrong = "";
+    }
     inForce = text;
-    if (loaded()) said.textContent = "";
+    title.textContent = name + (loaded() ? "" : ": first load the model, then type");
+    const says = wrong || (loaded() || "loo" in here || !text ? "" : "Now press “Load the model”.");
+    if (said.textContent !== says) said.textContent = says; // once, for who listens
   };
-  const node = h("div", { class: "lrp-sentence-box" }, h("label", {}, name, box), button, said);
+  const node = h("div", { class: "lrp-sentence-box" }, h("label", {}, title, box), button, said);
   return { node, take, show };
 }
 
@@ -854,6 +879,7 @@ function build(model, el, live) {
     [["target", "site"], () => both().forEach((panel) => panel.explain())],
     [["mode", "bypassed", "amounts"], () => both().forEach((panel) => panel.switched())],
     [["tokens"], () => both().forEach((panel) => panel.paint())],
+    [["removed"], () => first.paintRemoval()],
     [["sentence", "text", "other", "compare", "mode", "bypassed", "amounts"], show],
     [["target", "site", "tokens"], show],
   ];

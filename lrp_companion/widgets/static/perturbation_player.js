@@ -59,36 +59,23 @@ function removedBy(steps) {
 /**
  * Where counts of tokens and logits lie in the picture, and the round numbers along its edges.
  * @param {Line[]} lines
- * @returns {{ x: (count: number) => number, y: (logit: number) => number,
- *   rows: ReturnType<typeof roundTicks>, columns: ReturnType<typeof roundTicks> }}
+ * @returns {{ x: (count: number) => number, y: (logit: number) => number, grid: SVGElement[] }}
  */
 function axesOf(lines) {
   const logits = lines.flatMap((line) => line.logits);
   const spare = 0.06 * (Math.max(...logits) - Math.min(...logits) || 1);
   const low = Math.min(...logits) - spare, high = Math.max(...logits) + spare;
   const most = Math.max(1, ...lines.map(({ removed }) => removed[removed.length - 1]));
-  return {
-    x: (count) => BOX.left + ((BOX.right - BOX.left - 6) * count) / most,
-    y: (logit) => BOX.bottom - ((BOX.bottom - BOX.top) * (logit - low)) / (high - low),
-    rows: roundTicks(low, high, 4),
-    columns: roundTicks(0, most, 4),
-  };
-}
-
-/**
- * The grid: a line per round logit, and both edges' numbers.
- * @param {ReturnType<typeof axesOf>} axes
- * @returns {SVGElement[]}
- */
-function gridOf({ x, y, rows, columns }) {
-  const left = rows.ticks.flatMap((logit) => [
-    svg("line", { x1: BOX.left, x2: BOX.right, y1: y(logit), y2: y(logit), class: "lrp-gridline" }),
-    svg("text", { x: BOX.left - 5, y: y(logit) + 4, "text-anchor": "end" }, say(logit, rows.digits)),
-  ]);
-  const under = columns.ticks.filter(Number.isInteger).map((count) =>
-    svg("text", { x: x(count), y: BOX.bottom + 16, "text-anchor": "middle" }, say(count, 0))
+  const x = (/** @type {number} */ count) => BOX.left + ((BOX.right - BOX.left - 6) * count) / most;
+  const y = (/** @type {number} */ logit) =>
+    BOX.bottom - ((BOX.bottom - BOX.top) * (logit - low)) / (high - low);
+  const { ticks, digits } = roundTicks(low, high, 4), counts = roundTicks(0, most, 4).ticks;
+  const grid = gridOf(
+    BOX,
+    ticks.map((logit) => [y(logit), say(logit, digits)]),
+    counts.filter(Number.isInteger).map((count) => [x(count), say(count, 0)]),
   );
-  return [...left, ...under];
+  return { x, y, grid };
 }
 
 /**
@@ -134,8 +121,8 @@ function chart() {
   const node = svg("svg", frame, grid, whole, parts, names, under, dotted, beside);
   /** @param {Line[]} lines @param {number} step @param {string} target @param {string} label */
   const paint = (lines, step, target, label) => {
-    const axes = axesOf(lines), { x, y } = axes;
-    grid.replaceChildren(...gridOf(axes));
+    const { x, y, grid: drawnGrid } = axesOf(lines);
+    grid.replaceChildren(...drawnGrid);
     for (const end of ["y1", "y2"]) whole.setAttribute(end, String(y(lines[0].logits[0])));
     beside.textContent = `logit of ${target}`;
     drawn.forEach(({ side, ahead, done, marks }, k) => {
@@ -257,7 +244,7 @@ function controls(model) {
     const { methods } = texts[model.get("text")];
     return Math.max(...SIDES.map((side) => methods[model.get(side)][model.get("order")].steps.length));
   };
-  const { play, stop, go, here } = stepper(model, { last, pause: 900, kind: "lrp-play" });
+  const steps = stepper(model, { last, pause: 900 }), { stop, here } = steps;
   /** @param {Partial<State>} values */
   const turn = (values) => {
     stop();
@@ -265,34 +252,20 @@ function controls(model) {
   };
   const text = dropdown("Text", texts.map(beginning), (place) => turn({ text: place }));
   const order = choice("Remove the", ORDER_NAMES, (value) => turn({ order: /** @type {Order} */ (value) }));
-  const jump = (/** @type {number} */ step) => {
-    stop();
-    go(step);
-  };
   const button = (/** @type {string} */ name, /** @type {() => number} */ step) =>
-    h("button", { type: "button", onclick: () => jump(step()) }, name);
-  const slide = () => jump(Number(slider.value));
-  const slider = h("input", { type: "range", min: 0, "aria-label": "Step", oninput: slide });
-  const count = h("span", { class: "lrp-readout" });
+    h("button", { type: "button", onclick: () => steps.jump(step()) }, name);
   const back = [button("First", () => 0), button("Back", () => here() - 1)];
   const forward = [button("Forward", () => here() + 1), button("Last", last)];
   const show = () => {
     text.show(model.get("text"));
     order.show(model.get("order"));
-    slider.max = String(last());
-    slider.value = String(here());
-    count.textContent = `step ${here()} of ${last()}`;
+    steps.show();
     return `Step ${here()} of ${last()}, ${ORDER_NAMES[model.get("order")]}`;
   };
+  const buttons = h("div", { class: "lrp-buttons" }, back, steps.play, forward);
   const nodes = [
     h("div", { class: "lrp-controls" }, text.node, order.node),
-    h(
-      "div",
-      { class: "lrp-controls" },
-      h("div", { class: "lrp-buttons" }, back, play, forward),
-      slider,
-      count,
-    ),
+    h("div", { class: "lrp-controls" }, buttons, steps.slider, steps.count),
   ];
   return { nodes, stop, here, show };
 }

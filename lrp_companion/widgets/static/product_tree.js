@@ -382,6 +382,7 @@ function factors(model, announce) {
   let labels = [];
   const fill = () => {
     const values = model.get("values");
+    problem.hidden = true;
     inputs.forEach((input, i) => {
       if (input.valueAsNumber !== values[i]) input.value = String(values[i]);
       input.setAttribute("aria-invalid", "false");
@@ -396,12 +397,8 @@ function factors(model, announce) {
     if (fine) put(model, { values: values.map((x, k) => (k === i ? value : x)) });
     else announce(kept);
   };
-  const leave = () => {
-    problem.hidden = true;
-    fill();
-  };
   const build = (/** @type {number} */ count) => {
-    const shared = { type: "number", step: "any", onchange: leave };
+    const shared = { type: "number", step: "any", onchange: fill };
     const names = flat(count).map(write);
     inputs = names.map((name, i) => h("input", { ...shared, "aria-label": name, oninput: () => read(i) }));
     labels = names.map((name) => h("span", {}, pretty(name)));

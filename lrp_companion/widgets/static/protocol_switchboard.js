@@ -939,6 +939,39 @@ function tabsOf(boards, open) {
 }
 
 /**
+ * Tell where a chart is pressed or drawn across. A finger counts once it goes across or is lifted as a tap:
+ * a stroke up or down scrolls the page, and nothing else.
+ * @param {Element} node
+ * @param {(event: PointerEvent) => void} point
+ * @returns {void}
+ */
+function followPointer(node, point) {
+  /** @type {PointerEvent | null} */
+  let first = null;
+  let free = false;
+  const on = (/** @type {string} */ kind, /** @type {(event: PointerEvent) => void} */ call) =>
+    node.addEventListener(kind, (event) => call(/** @type {PointerEvent} */ (event)));
+  on("pointerdown", (event) => {
+    if (event.button !== 0) return;
+    node.setPointerCapture(event.pointerId);
+    [first, free] = [event, event.pointerType !== "touch"];
+    if (free) point(event);
+  });
+  on("pointermove", (event) => {
+    if (!first) return;
+    free ||= Math.abs(event.clientX - first.clientX) > Math.abs(event.clientY - first.clientY);
+    if (free) point(event);
+  });
+  on("pointerup", (event) => {
+    if (first && !free) point(event);
+    first = null;
+  });
+  on("pointercancel", () => {
+    first = null;
+  });
+}
+
+/**
  * @param {Place<State>} place
  * @returns {() => void}
  */

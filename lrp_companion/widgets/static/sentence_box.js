@@ -44,6 +44,7 @@ function textBox(companion, { labels }, el) {
   const input = h("input", { type: "text", "aria-label": "Your sentence" });
   const said = h("p", { role: "status", class: "lrp-quiet" });
   let control = new AbortController();
+  const clear = () => said.replaceChildren();
   const explain = async () => {
     const host = gridsAbove(el), above = host?.companion?.model, text = input.value.trim();
     if (!host || !above || !text) return;
@@ -56,6 +57,8 @@ function textBox(companion, { labels }, el) {
       above.set("data", { ...data, texts: [...data.texts, made] });
       above.set("text", data.texts.length);
       said.textContent = "The grids above now show your sentence.";
+      above.off("change:text", clear);
+      above.on("change:text", clear);
     } catch (error) {
       const { name, message } = /** @type {Error} */ (error);
       said.textContent = name === "AbortError" ? "Stopped." : message;
@@ -65,6 +68,7 @@ function textBox(companion, { labels }, el) {
   };
   const go = h("button", { type: "button", onclick: explain }, "This sentence, layer by layer");
   const stop = h("button", { type: "button", hidden: true, onclick: () => control.abort() }, "Stop");
+  input.addEventListener("input", clear);
   input.addEventListener("keydown", ({ key }) => key === "Enter" && go.click());
   return h("div", {}, h("div", { class: "lrp-controls" }, input, go, stop), said);
 }

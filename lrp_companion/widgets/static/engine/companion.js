@@ -85,7 +85,11 @@ class Companion {
     if (signal?.aborted) return Promise.reject(new DOMException("cancelled", "AbortError"));
     const job = ++this.jobs;
     return new Promise((resolve, reject) => {
-      const cancel = () => this.worker.postMessage({ job, kind: "cancel" });
+      const cancel = () => { // what it still says is of a question that nobody asks any more
+        this.worker.postMessage({ job, kind: "cancel" });
+        this.open.delete(job);
+        reject(new DOMException("cancelled", "AbortError"));
+      };
       const done = () => signal?.removeEventListener("abort", cancel);
       const end =
         (/** @type {(value: any) => void} */ call) => (/** @type {any} */ value) => (done(), call(value));

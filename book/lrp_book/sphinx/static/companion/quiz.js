@@ -65,7 +65,7 @@
    * The folded answers, and a line that shows one of them: its text is moved there, and back for the next.
    * @param {Element} question
    * @returns {{ fold: HTMLElement, status: HTMLElement, number: string, ask: () => void,
-   *   show: (place: number) => boolean }} `show` returns whether the answer is right
+   *   asked: () => void, show: (place: number) => boolean }} `show` returns whether the answer is right
    */
   function answersOf(question) {
     const fold = part(question, ".quiz-answers"),
@@ -83,6 +83,9 @@
       putBack();
       status.replaceChildren(make("p", {}, "Choose an answer first."));
     };
+    const asked = () => {
+      if (shown < 0) status.replaceChildren(); // an answer is chosen now
+    };
     const show = (/** @type {number} */ place) => {
       putBack();
       const right = answers[place].classList.contains("quiz-right");
@@ -96,7 +99,7 @@
       answer.value = i + 1; // letters stay when the one that is shown above leaves the list
     });
     fold.hidden = true;
-    return { fold, status, number, ask, show };
+    return { fold, status, number, ask, asked, show };
   }
 
   /**
@@ -108,15 +111,11 @@
    */
   function prepare(question, name, report) {
     const { inputs, labels } = optionsOf(question, name);
-    const { fold, status, number, ask, show } = answersOf(question);
+    const { fold, status, number, ask, asked, show } = answersOf(question);
     const button = make("button", { type: "button", class: "quiz-check" }, "Check");
     const legend = make("legend", {}, ...phrases(part(question, ".quiz-ask")));
     let tries = 0, solved = false;
-    for (const input of inputs) {
-      input.addEventListener("change", () => {
-        button.disabled = false;
-      });
-    }
+    for (const input of inputs) input.addEventListener("change", asked);
     button.addEventListener("click", () => {
       const chosen = inputs.findIndex((input) => input.checked);
       if (chosen < 0) return ask();
