@@ -311,7 +311,7 @@ def networks_table(of: Leads) -> Table:
             its = {key: d for key, d in all_of.items() if key[0] == encoder}
             found = every(its) if judge == "LOO, long reviews" else summary(its).ahead.to_dict()
             verdicts = {name.replace("all tokens", "every token"): one for name, one in found.items()}
-            rows.append({"judge": judge, "network": encoder} | verdicts)
+            rows.append({"network": encoder, "judge": judge} | verdicts)
     caption = (
         "Which rule is closer in each network (BERT and Llama: small ones trained for this book), over its "
         "trainings (of some: one); long reviews: if all agree"

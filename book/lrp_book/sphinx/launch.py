@@ -124,7 +124,8 @@ def offer_doors(app: Sphinx, pagename: str, templatename: str, context: dict[str
     if 'class="cell_input' in context.get("body", ""):
         bundle, doors = Path(app.srcdir, "zips", f"{Path(pagename).name}.zip"), SWITCH
         if bundle.is_file():
-            size = f"{bundle.stat().st_size / 1e6:.2g} MB"
+            kilobytes = bundle.stat().st_size / 1000
+            size = f"{kilobytes:.0f} kB" if kilobytes < 100 else f"{kilobytes / 1000:.1f} MB"
             doors += ZIP.format(href=f"{context['content_root']}zips/{bundle.name}", size=size)
         context["body"] = context["body"].replace("</h1>", f"</h1>\n<p>{doors}</p>", 1)
         app.add_js_file("companion/code.js")

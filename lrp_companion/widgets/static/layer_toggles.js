@@ -363,7 +363,9 @@ class Panel {
       const same = known?.engine && known.text === asked.text && known.target === target;
       const label = labels[target], predicted = labels[logits.indexOf(Math.max(...logits))];
       const all = logits.map((logit, i) => `${labels[i]} ${say(logit)}`).join(", ");
-      const says = `${multi ? "Largest logit" : "Predicted"}: ${predicted}. Logits: ${all}; ` +
+      const share = 100 / logits.reduce((sum, one) => sum + Math.exp(one - Math.max(...logits)), 0);
+      const best = multi ? `Largest logit: ${predicted}` : `Predicted: ${predicted} (${Math.round(share)} %)`;
+      const says = `${best}. Logits: ${all}; ` +
         `explained: the logit of ${label}.`;
       /** @type {Maps} */
       const maps = same ? { loo: known.maps.loo, "mask-gradient": known.maps["mask-gradient"] } : {};
