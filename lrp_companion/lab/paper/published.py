@@ -159,7 +159,7 @@ SPECS = (
     Spec("introduction; Table 2", "on SST, AttnLRP separates better than CP-LRP by curves (Δ)",
          "sst2", "delta", ("AttnLRP - CP-LRP",)),
     Spec("introduction; its Table 2 has the opposite",
-         "on IMDB, AttnLRP separates better than CP-LRP by curves (Δ)",
+         "on IMDB, AttnLRP separates better than CP-LRP by curves (its Table 2: the opposite)",
          "imdb", "delta", ("AttnLRP - CP-LRP",)),
     *(Spec("Table 2", f"on {data}, both LRP variants have a larger Δ than IG and rollout",
            task, "delta", LARGER, reading=True) for task, data in DATA.items()),
