@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lrp_companion.attribution import SITES
-from lrp_companion.checks import SourceError
+from lrp_companion.checks import SITES, SourceError
 from lrp_companion.cli import main
 from lrp_companion.lab.folder import FORMAT, key_of, open_folder
 from lrp_companion.lab.load import TextRun, load_run, load_runs

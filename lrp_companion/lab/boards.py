@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from lrp_companion.attribution import SITES
-from lrp_companion.checks import InputError
+from lrp_companion.checks import SITES, InputError
 from lrp_companion.lab.folder import points
 from lrp_companion.lab.load import MAPS, MnistGridRun, TextRun
 from lrp_companion.lab.paper.published import paper_table

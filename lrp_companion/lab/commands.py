@@ -7,8 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lrp_companion.attribution import SITES
-from lrp_companion.checks import InputError, as_path, choose
+from lrp_companion.checks import SITES, InputError, as_path, choose
 from lrp_companion.cli import DATA_DIR, MODEL, RULES, Command, either, loaded, names, registered
 from lrp_companion.terminal import check_output, complain, printable, say, visible
 
@@ -115,8 +114,7 @@ def _check_data(args: argparse.Namespace) -> bool:
     """Whether the data are the user's own; refuse missing data or a missing model before torch is imported,
     which takes seconds.
     """
-    from lrp_companion.sources import is_own
-    from lrp_companion.sources.models import locate
+    from lrp_companion.sources import is_own, locate
 
     own = args.task not in DATA_SETS and is_own(args.task)
     if args.task not in DATA_SETS and not (own and os.path.exists(os.path.expanduser(args.task))):
