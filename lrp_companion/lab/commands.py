@@ -63,7 +63,7 @@ def _options_of_run(add: Callable[..., Any]) -> None:
 def _options_of_report(add: Callable[..., Any]) -> None:
     text = "a run's folder, or a folder of such folders"
     add("folders", nargs="+", metavar="DIR", help=text)
-    text = "also write everything to this folder: the text, figures as PNG and PDF, tables as CSV and LaTeX"
+    text = "also write everything to this folder: the text, and tables as CSV and LaTeX"
     add("--out", metavar="FOLDER", help=text)
 
 
@@ -208,5 +208,5 @@ _text = "measure a whole data set; repeat the command to resume a stopped run"
 RUN = Command(_text, _options_of_run, _carry_out_run)
 _text = "the words of a run: mean scores over its texts, each method beside LOO"
 WORDS = Command(_text, _options_of_words, _carry_out_words)
-_text = "tables, figures and claims of runs, next to the paper's numbers"
+_text = "tables and claims of runs, next to the paper's numbers"
 REPORT = Command(_text, _options_of_report, _carry_out_report)
