@@ -27,10 +27,9 @@ from lrp_companion.loading.classifier import Classifier, EncodedText
 from lrp_companion.methods import explain, removal_evaluator
 from lrp_companion.metrics import pearson, perturbation_curve
 from lrp_companion.metrics.faithfulness import ORDERS
-from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.schema import path_masks
 from lrp_companion.sources import Dataset
-from lrp_companion.tape.encoder import Encoder, pad
+from lrp_companion.tape.encoder import Encoder, all_masks, pad, some_masks
 from lrp_companion.toys.linear_attention import LinearAttention
 
 Row = dict[str, Any]
@@ -130,7 +129,7 @@ class Bench:
         ids = (self.clf.tokenizer.cls_token_id, *map(int, words), self.clf.tokenizer.sep_token_id)
         special = np.zeros(tokens, dtype=bool)
         special[[0, -1]] = True
-        return EncodedText("", ids, tuple(map(str, ids)), special)
+        return EncodedText("", ids, tuple(map(str, ids)), special, (0,) * tokens)
 
     def time(
         self, sides: dict[str, Callable[[], Any]], *, repeats: int | None = None

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.cases import wide_encoder
-from lrp_companion.propagation import all_masks
+from lrp_companion.tape.encoder import all_masks
 
 
 @torch.no_grad()

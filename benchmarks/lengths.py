@@ -33,10 +33,10 @@ GROUPS = (1, 4, 8, 16)
 
 def cut(text: EncodedText, tokens: int) -> EncodedText:
     """The first tokens of a text and its last one, [SEP]."""
-    ids, names, special = (
-        (*row[: tokens - 1], row[-1]) for row in (text.input_ids, text.tokens, text.special)
+    ids, names, special, types = (
+        (*row[: tokens - 1], row[-1]) for row in (text.input_ids, text.tokens, text.special, text.types)
     )
-    return EncodedText("", ids, names, np.array(special))
+    return EncodedText("", ids, names, np.array(special), types)
 
 
 def sides_of(clf: Classifier, text: EncodedText, out: dict[str, Attribution]) -> dict[str, Any]:

@@ -64,8 +64,7 @@ def run(kind: str, network: Any, ids: Any, *, recompute: bool) -> Any:
     """The logits, or one score for each token."""
     import torch
 
-    from lrp_companion.propagation import some_masks
-    from lrp_companion.tape.encoder import Encoder
+    from lrp_companion.tape.encoder import Encoder, some_masks
 
     ones = torch.ones_like(ids)
     if kind == "forward":

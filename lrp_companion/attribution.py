@@ -14,31 +14,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lrp_companion.checks import InputError, bool_array, choose, extra, ranking, real_array, shown
+from lrp_companion.checks import (
+    SITES,
+    InputError,
+    as_tuples,
+    bool_array,
+    choose,
+    extra,
+    ranking,
+    real_array,
+    scores_at,
+    shown,
+)
 from lrp_companion.words import Span, Units, readable, units_of
 
 if TYPE_CHECKING:
     import xarray as xr
 
-SITES = ("word", "word+position", "embedding")
-SITE_PARTS = {
-    "word": ("word",),
-    "word+position": ("word", "position"),
-    "embedding": ("word", "position", "type"),
-}
 RANKS = ("size", "for", "against")
-PLAIN = frozenset((str, int, float, bool, type(None)))
 CANCELLED = 1e-6
 """A sum below this fraction of sum |R| is rounding error of float32: its size and sign mean nothing."""
-
-
-def scores_at(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
-    """Return the sum of the parts that a site reads, without parts that the model does not have.
-
-    >>> scores_at({"word": np.array([1.0]), "position": np.array([0.5])}, "word+position")
-    array([1.5])
-    """
-    return np.sum([parts[name] for name in SITE_PARTS[site] if name in parts], axis=0)
 
 
 def frozen(array: np.ndarray) -> np.ndarray:
@@ -87,15 +82,6 @@ class Record:
     def __hash__(self) -> int:
         state = self._state()
         return hash((type(self), state["tokens"], state["target"], state["scores"].tobytes()))
-
-
-def as_tuples(value: Any) -> Any:
-    """A choice or detail as a record has it: arrays and lists as tuples, numbers as Python's own."""
-    if isinstance(value, Mapping):
-        return {str(key): one if type(one) in PLAIN else as_tuples(one) for key, one in value.items()}
-    if isinstance(value, (np.ndarray, np.generic)):
-        return as_tuples(value.tolist())
-    return tuple(map(as_tuples, value)) if isinstance(value, (list, tuple, set, frozenset)) else value
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -1,11 +1,11 @@
-"""The errors of the package, and checks of arguments, arrays and optional packages that raise them."""
+"""The errors of the package; checks of arguments, arrays and packages; values as records have them."""
 
 from __future__ import annotations
 
 import math
 import operator
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -146,6 +146,24 @@ def check_layers(operation: str, layers: Iterable[int], count: int) -> frozenset
     return frozenset(chosen)
 
 
+SITES = ("word", "word+position", "embedding")
+SITE_PARTS = {
+    "word": ("word",),
+    "word+position": ("word", "position"),
+    "embedding": ("word", "position", "type"),
+}
+"""Where relevance is read, and the parts of the embedding sum that count there."""
+
+
+def scores_at(parts: Mapping[str, np.ndarray], site: str) -> np.ndarray:
+    """Return the sum of the parts that a site reads, without parts that the model does not have.
+
+    >>> scores_at({"word": np.array([1.0]), "position": np.array([0.5])}, "word+position")
+    array([1.5])
+    """
+    return np.sum([parts[name] for name in SITE_PARTS[site] if name in parts], axis=0)
+
+
 def as_path(operation: str, name: str, given: str | os.PathLike[str]) -> Path:
     """Return a path with `~` expanded; it need not exist. An empty one would name the working directory."""
     if not os.fspath(given).strip():
@@ -181,6 +199,18 @@ def plain_array(operation: str, name: str, values: Any) -> np.ndarray:
         return given
     got, hint = f"{name} {shown(values)}", "pass a list or an array of numbers, none of them masked"
     raise InputError(operation, got=got, expected="real numbers", hint=hint)
+
+
+PLAIN = frozenset((str, int, float, bool, type(None)))
+
+
+def as_tuples(value: Any) -> Any:
+    """A choice or detail as a record has it: arrays and lists as tuples, numbers as Python's own."""
+    if isinstance(value, Mapping):
+        return {str(key): one if type(one) in PLAIN else as_tuples(one) for key, one in value.items()}
+    if isinstance(value, (np.ndarray, np.generic)):
+        return as_tuples(value.tolist())
+    return tuple(map(as_tuples, value)) if isinstance(value, (list, tuple, set, frozenset)) else value
 
 
 def ranking(values: np.ndarray, *, tied: float = TIED, sizes: np.ndarray | None = None) -> np.ndarray:

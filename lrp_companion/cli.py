@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from lrp_companion import __version__
-from lrp_companion.attribution import SITES
-from lrp_companion.checks import InputError, as_path
+from lrp_companion.checks import SITES, InputError, as_path
 from lrp_companion.registry import PACKAGE
 from lrp_companion.schema import TARGET_CHOICES
 from lrp_companion.terminal import (
@@ -113,7 +112,7 @@ def names(text: str) -> list[str]:
 
 def begun(args: argparse.Namespace) -> None:
     """Refuse a model that is nowhere and a closed output before torch is imported."""
-    from lrp_companion.sources.models import locate
+    from lrp_companion.sources import locate
 
     locate(args.model)
     check_output()
@@ -227,11 +226,11 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _sources(args: argparse.Namespace) -> None:
-    from lrp_companion.sources import models, reachable
+    from lrp_companion.sources import fetch_base, reachable
 
     check_output()
     if args.fetch_base:
-        models.fetch_base()
+        fetch_base()
     rows = reachable(data_dir=args.data_dir)
     if args.json:
         say(json.dumps(rows))

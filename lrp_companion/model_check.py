@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from lrp_companion.attribution import SITES, Attribution
-from lrp_companion.checks import choose
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import SITES, choose
 from lrp_companion.families.symmetries import SYMMETRIES, DoesNotFit, Draw
 from lrp_companion.families.tasks import TOKEN_CLASSES
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.loading.comparison import NEAR, as_recorded, gap, our_logits, own_logits, tolerance
-from lrp_companion.loading.texts import places_read
+from lrp_companion.loading.comparison import NEAR, gap, our_logits, own_logits, tolerance
+from lrp_companion.loading.texts import beside_ids
 from lrp_companion.methods import attribute, layer_relevance, method_call, options_of
 from lrp_companion.methods.common import check_classifier, replacements, switch, to_numpy, watch
 from lrp_companion.methods.lrp import LayerRelevance
@@ -33,6 +33,7 @@ from lrp_companion.metrics import agreement, bootstrap_mean
 from lrp_companion.registry import label_of
 from lrp_companion.schema import ModelCard
 from lrp_companion.show.tables import table
+from lrp_companion.tape.encoder import as_recorded
 
 METHODS = ("attnlrp", "cp-lrp", "mask-gradient")
 MANY_TEXTS = 3
@@ -221,8 +222,7 @@ def _masked_logits(clf: Classifier, text: EncodedText, ids: torch.Tensor, mask: 
     wiring = clf.encoder.wiring
     with as_recorded(clf.device, clf.network), torch.no_grad():
         if wiring.base is None:
-            place = places_read([text] * len(ids), clf.device)
-            return to_numpy(clf.logits(ids, mask, clf.types_of(text), place))
+            return to_numpy(clf.logits(ids, mask, **beside_ids([text] * len(ids), clf.device)))
         read = -1 if text.read is None else text.read
         hidden = wiring.base(input_ids=ids, attention_mask=mask, use_cache=False).last_hidden_state[:, read]
         return to_numpy(wiring.logits_of(hidden))

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lrp_companion.attribution import SITES, Record, scores_at
-from lrp_companion.checks import InputError, choose, shown
+from lrp_companion.attribution import Record
+from lrp_companion.checks import SITES, InputError, choose, scores_at, shown
 from lrp_companion.checks import check_layers as check_layers
 from lrp_companion.words import Span, readable
 

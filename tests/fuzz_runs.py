@@ -31,7 +31,7 @@ from plain_values import COMPARED, FAMILIES, Plain, compare, explained, near
 from tiny_models import build, reviews
 
 import lrp_companion as lrp
-from lrp_companion.attribution import SITES
+from lrp_companion.checks import SITES
 from lrp_companion.cli import main as command_line
 from lrp_companion.lab.execute import execute
 from lrp_companion.lab.load import load_run

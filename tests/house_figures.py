@@ -18,14 +18,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = {
-    "rules, propagation, tape": ("rules.py", "propagation.py", "tape"),
+    "rules, tape": ("rules.py", "tape"),
     "families": ("families",),
     "methods, registry": ("methods", "registry.py", "__init__.py"),
     "records, words, schema, checks": (
         "attribution.py", "words.py", "schema.py", "checks.py",
     ),
     "loading": ("loading",),
-    "sources": ("sources", "data.py"),
+    "sources": ("sources",),
     "metrics, show": ("metrics", "show"),
     "widgets (Python)": ("widgets",),
     "toys": ("toys",),

@@ -116,7 +116,7 @@ read_place = of("tape/encoder.py", "test_tasks.py")
 removed_place = of("methods/perturbation.py", "test_tasks.py")
 read_mask = of("loading/texts.py", "test_tasks.py")
 model_check = of("model_check.py", "test_model_check.py")
-walk = of("propagation.py", "test_propagation.py")
+walk = of("tape/encoder.py", "test_propagation.py", title="walk")
 image = of("toys/linear_attention.py", "test_linear_attention.py")
 product = of("toys/__init__.py", "test_product.py")
 faith = of("metrics/faithfulness.py", "test_metrics.py")
@@ -169,10 +169,10 @@ def same_logit(name: str, old: str, new: str, test: str, *, file: str = "loading
     return Mutation(f"own logits: {name}", file, old, new, (f"test_own_logits.py::test_{test}",))
 
 
-followed = of("loading/comparison.py", "test_changed_network.py", title="changed network")
-soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
+followed = of("loading/classifier.py", "test_changed_network.py", title="changed network")
+soft = of("methods/gradient.py", "test_mask_gradient.py", title="mask_gradient")
 kept = of("tape/attention.py", "test_mask_gradient.py")
-hybrid = of("methods/mask_gradient.py", "test_hybrid.py")
+hybrid = of("methods/gradient.py", "test_hybrid.py", title="hybrid")
 shapley = of("methods/perturbation.py", "test_shapley.py")
 symmetry = of("families/symmetries.py", "test_symmetries.py")
 moves = of("model_check.py", "test_symmetries.py")
@@ -195,7 +195,7 @@ grid = of("metrics/faithfulness.py", "test_grid.py")
 folder = of("lab/folder.py", "test_run_folder.py")
 own = classes = of("sources/dataset.py", "test_own_data.py")
 terminal = of("terminal.py", "test_terminal.py")
-compute = of("loading/comparison.py", "test_compute.py")
+compute = of("tape/encoder.py", "test_compute.py")
 answer_jobs = of("lab/review_jobs.py", "test_answer_runs.py")
 answer_run = of("lab/load.py", "test_answer_runs.py")
 own_rule = of("tape/steps.py", "test_own_rules.py")
@@ -471,7 +471,7 @@ MUTATIONS: list[Mutation] = [
     text("PA-LRP without positions", '"pa-lrp", site="word+position"', '"pa-lrp", site="word"',
          "test_text_methods.py::test_methods_that_differ_by_entries"),
     attribution("site forgets positions", '"word+position": ("word", "position")',
-                '"word+position": ("word",)', AT_SITES),
+                '"word+position": ("word",)', AT_SITES, file="checks.py"),
     words("a unit loses its first token only", "kept[self.members[unit]] = False",
           "kept[self.members[unit][:1]] = False"),
     words("a token joins any unit before it", "last >= reached[k][0]", "last >= 0"),
@@ -553,14 +553,13 @@ MUTATIONS: list[Mutation] = [
     same_logit("frequencies rounded", "if value is not None and value.dtype == torch.float32:", "if False:",
                "frequencies_stay_in_float32"),
     same_logit("no text is compared again", "for text in texts:", "for text in ():",
-               "all_texts_are_compared_if_asked", file="loading/comparison.py"),
+               "all_texts_are_compared_if_asked"),
     followed("a changed module is not seen", "type(module) is kind and kind.forward is forward", "True"),
     followed("another module is not seen", "now == then and module._modules == children", "now == then"),
     followed("a hook is not seen", "if hook not in known", "if False"),
     followed("a change in place is not seen", "(id(p), p._version, p.dtype, p.device)",
              "(id(p), p.dtype, p.device)"),
-    followed("a network is not read again", "if changed is not None:", "if False:",
-             file="loading/classifier.py"),
+    followed("a network is not read again", "if changed is not None:", "if False:"),
     Mutation("encoder: a slope at 0 from a leaf", "tape/steps.py", "activation(zero.clone())",
              "activation(zero)", ("test_encoder.py::test_slope_at_zero",)),
     Mutation("modules: a linear map is called", "tape/steps.py",
@@ -568,7 +567,7 @@ MUTATIONS: list[Mutation] = [
              ("test_modules.py::test_what_computes_something_else_is_refused_in_one_line",)),
     Mutation("modules: any activation function", "families/tasks.py", "if not is_elementwise(activation)",
              "if False", ("test_modules.py::test_what_computes_something_else_is_refused_in_one_line",)),
-    Mutation("modules: texts of odd heads are compared once", "loading/comparison.py",
+    Mutation("modules: texts of odd heads are compared once", "loading/classifier.py",
              "or clf.identity.foreign", "",
              ("test_modules.py::test_with_a_module_of_ones_own_every_text_is_compared",)),
     same_logit("a begun answer is closed", '"continue_final_message" if begun else', '"no" if begun else',
@@ -652,7 +651,7 @@ MUTATIONS: list[Mutation] = [
     spread("a mask that stays", "tape/layer.py", "context if context.home == place else context.to(place)",
          "context"),
     spread("relevance that stays", "tape/layer.py", "g = g.to(self.output.device)", "g = g * 1"),
-    spread("masks gathered elsewhere", "propagation.py", "g.to(home), weight", "g, weight",
+    spread("masks gathered elsewhere", "tape/encoder.py", "g.to(home), weight", "g, weight",
            "every_method_and_the_check[electra-False]"),
     spread("removals where words are", "tape/packed.py", "if x.device != layer.device:", "if False:"),
     spread("attention that stays", "methods/gradient.py", "layer.to(ids.device) for layer",
@@ -682,7 +681,7 @@ MUTATIONS: list[Mutation] = [
              "unread = []", ("test_gguf.py",)),
     loaded("the caller's network is changed", "copy.deepcopy(self.given).cpu()", "self.given.cpu()",
            file="loading/reading.py"),
-    Mutation("places: any word is a hub id", "sources/models.py", 'text.count("/") != 1 or', "False or",
+    Mutation("places: any word is a hub id", "sources/__init__.py", 'text.count("/") != 1 or', "False or",
              ("test_places.py",)),
     # products and linear attention: the shares
     image("left's shares", '"left": (0.25, 0.25, 0.5)', '"left": (0.5, 0.25, 0.25)'),
@@ -821,7 +820,7 @@ MUTATIONS: list[Mutation] = [
         "test_run_execute.py::TestStopped::test_ctrl_c_says_what_is_kept_and_the_run_goes_on[sigterm]",
     ),
     terminal("C1 controls stay in JSON", "0x7F <= ord(c) <= 0x9F", "0x7F <= ord(c) < 0x9B"),
-    compute("a default device stays", 'if torch.get_default_device().type == "cpu":', "if True:",
+    compute("a default device stays", 'if torch.get_default_device().type == "cpu" else', "if True else",
             "test_compute.py::test_images_under_a_default_device"),
     levels("autocast stays on", "with as_recorded(clf.device, clf.network), metered()", "with metered()",
            "test_compute.py::test_lattices_removals_and_digits_too"),

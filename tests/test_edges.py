@@ -21,9 +21,8 @@ import lrp_companion as lrp
 from lrp_companion.lab.load import load_run
 from lrp_companion.methods import method_call
 from lrp_companion.methods.edges import edge_loo, removals
-from lrp_companion.propagation import some_masks
 from lrp_companion.tape.attention import PATHS, PathCut
-from lrp_companion.tape.encoder import Encoder, pad
+from lrp_companion.tape.encoder import Encoder, pad, some_masks
 
 CPU = torch.device("cpu")
 RECORDS = Path(__file__).parents[1] / "results" / "edge-formula"

@@ -7,8 +7,7 @@ import torch
 from tiny_models import TEXTS, build
 
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.propagation import some_masks
-from lrp_companion.tape.encoder import Encoder, pad, token_batches
+from lrp_companion.tape.encoder import Encoder, pad, some_masks, token_batches
 from lrp_companion.tape.steps import slope_at_zero
 
 CPU = torch.device("cpu")

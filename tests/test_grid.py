@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lrp_companion.attribution import SITES
-from lrp_companion.checks import InputError
+from lrp_companion.checks import SITES, InputError
 from lrp_companion.metrics import agreement, kendall, normalise, pearson, spearman
 from lrp_companion.metrics.faithfulness import AXES, agreement_grid, at_map, cross_correlation
 from lrp_companion.schema import MAP_CHOICES, REMOVALS, STATISTICS, TARGET_CHOICES, TOKEN_CHOICES, Protocol

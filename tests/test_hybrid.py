@@ -13,7 +13,7 @@ from tiny_models import TEXTS, pre_norm
 
 import lrp_companion as lrp
 from lrp_companion import Classifier
-from lrp_companion.methods.mask_gradient import CORRECTIONS, corrected
+from lrp_companion.methods.gradient import CORRECTIONS, corrected
 from lrp_companion.methods.perturbation import kept_logits
 
 METHODS = {"hybrid": "exact", "sampled-loo": "budget"}

@@ -15,7 +15,7 @@ from tiny_models import TEXTS
 import lrp_companion as lrp
 from lrp_companion import Classifier, LinearAttention
 from lrp_companion.checks import InputError
-from lrp_companion.methods.mask_gradient import integrate, plan, quadrature, quadrature_rows
+from lrp_companion.methods.gradient import integrate, plan, quadrature, quadrature_rows
 from lrp_companion.tape import attention
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lrp_companion.checks import SourceError
-from lrp_companion.sources.models import ADAPTER, locate
+from lrp_companion.sources import ADAPTER, locate
 
 
 def test_a_folder_an_embedded_model_and_an_adapter(model_folder, tmp_path: Path) -> None:

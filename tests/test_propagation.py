@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import BERT_LIKE, TEXTS, build, without_constants
 
-from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.schema import Lattice
-from lrp_companion.tape.encoder import Encoder, pad
+from lrp_companion.tape.encoder import Encoder, all_masks, pad, some_masks
 
 CPU = torch.device("cpu")
 MASKS = [(), (1,), (2,), (1, 2)]

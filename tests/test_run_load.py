@@ -13,7 +13,7 @@ import pytest
 from by_hand import ByHand, by_hand, masks_by_hand
 from tiny_models import TEXTS, reviews
 
-from lrp_companion.attribution import SITE_PARTS, SITES, scores_at
+from lrp_companion.checks import SITE_PARTS, SITES, scores_at
 from lrp_companion.lab.digit_invariance import NET_VARIANTS, MnistJobs, invariance_table, train_pair
 from lrp_companion.lab.execute import execute
 from lrp_companion.lab.folder import DEFAULT_METHODS, round_bits

@@ -163,7 +163,7 @@ def test_the_start_and_the_end_of_an_answer(family: str) -> None:
     for given, place in (("the film is warm", 2), (pair, 7)):
         (text,) = clf.encode(given, position=place)
         ids = torch.tensor([text.input_ids])
-        types = clf.types_of(text)
+        types = clf.padded([text])[2]["types"]
         with torch.no_grad():
             extra = extra_inputs(clf, ids, types)
             out = clf.network(input_ids=ids, attention_mask=torch.ones_like(ids), **extra)

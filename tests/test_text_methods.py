@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import TEXTS
 
-from lrp_companion.attribution import SITES
+from lrp_companion.checks import SITES
 from lrp_companion.loading.classifier import Classifier
 from lrp_companion.methods import METHODS, attribute, layer_lattice, removal_evaluator
 from lrp_companion.schema import REMOVALS

@@ -273,8 +273,8 @@ def test_a_folder_is_read_as_the_network_in_memory(kind: str, tmp_path: Path) ->
             (image,) = clf.encode(what)
             np.testing.assert_allclose(image.values, by_hand[0], rtol=0, atol=1e-6)
             (again,) = clf.encode(image.source)
-            assert np.array_equal(again.values, image.values) and again.pixels == "as given"
-        assert clf.encode(pixels[0])[0].pixels == "as ViTImageProcessorPil gives them"
+            assert np.array_equal(again.values, image.values) and again.details == {"pixels": "as given"}
+        assert clf.encode(pixels[0])[0].details["pixels"] == "as ViTImageProcessorPil gives them"
         for odd in (by_hand[0], pixels[0].astype(int) + 300, np.ones((2, 6, 9), bool)):
             with pytest.raises(InputError, match="ImageProcessor|bool"):
                 clf.encode(odd)

@@ -121,4 +121,4 @@ def test_the_weights_are_those_of_the_record() -> None:
     raw = np.rint(test.images * 255).astype(np.uint8)
     ids, mask, _ = clf.batch(clf.encode(raw[:300]))
     assert (clf.logits(ids, mask).argmax(-1).numpy() == test.labels[:300]).mean() > 0.95
-    assert clf.encode(raw[0])[0].pixels == "as ViTImageProcessorPil gives them"
+    assert clf.encode(raw[0])[0].details["pixels"] == "as ViTImageProcessorPil gives them"

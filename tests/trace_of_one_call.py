@@ -14,9 +14,9 @@ from typing import Any
 import lrp_companion as lrp
 
 HOME = str(Path(lrp.__file__).parent) + "/"
-BOUNDS = {"files": 16, "functions": 108, "calls": 940, "calls outside rules and tape": 81, "tokenizer": 1}
-"""None may grow. Rules, tape and wirings are 7 of the files, 54 of the functions, and all but 81 calls."""
-ARITHMETIC = ("rules.py", "propagation.py", "tape/", "families/wiring.py")
+BOUNDS = {"files": 12, "functions": 97, "calls": 924, "calls outside rules and tape": 63, "tokenizer": 1}
+"""None may grow. Rules, tape and wirings are 6 of the files, 55 of the functions, and all but 63 calls."""
+ARITHMETIC = ("rules.py", "tape/", "families/wiring.py")
 
 
 def traced(call: Callable[[], Any]) -> tuple[Counter[str], int]:

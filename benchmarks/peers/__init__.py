@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lrp_companion.families import Wiring
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.propagation import some_masks
+from lrp_companion.tape.encoder import some_masks
 
 
 def _inputs(text: EncodedText) -> tuple[Tensor, Tensor]:

@@ -20,8 +20,7 @@ import transformers
 from torch import nn
 
 from lrp_companion.loading.reading import fingerprint_of
-from lrp_companion.propagation import some_masks
-from lrp_companion.tape.encoder import Encoder
+from lrp_companion.tape.encoder import Encoder, some_masks
 
 LAYERS, HIDDEN, HEADS, INNER, VOCABULARY, LABELS = 3, 32, 4, 48, 200, 3
 SHARED = {"num_key_value_heads": 2, "head_dim": 8}

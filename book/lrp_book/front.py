@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from lrp_companion.attribution import SITES, Attribution
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import SITES
 from lrp_companion.lab.paper.primary import MARGIN
 from lrp_companion.lab.paper.published import paper_table
 from lrp_companion.lab.record import interval, open_record

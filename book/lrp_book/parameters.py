@@ -11,8 +11,7 @@ from typing import Any
 import papermill
 
 from lrp_companion.checks import InputError, choose, whole
-from lrp_companion.sources import SOURCES, load_dataset
-from lrp_companion.sources.models import locate
+from lrp_companion.sources import SOURCES, load_dataset, locate
 
 PARAMETERS = ("source", "data_dir", "model", "limit", "seed", "device", "results")
 MAKE_PREFIX = "LRP_COMPANION_BOOK_"

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from lrp_companion.attribution import SITES
-from lrp_companion.checks import InputError
+from lrp_companion.checks import SITES, InputError
 from lrp_companion.lab.folder import points
 from lrp_companion.lab.load import MAPS, MnistGridRun, TextRun
 from lrp_companion.lab.paper.published import paper_table
-from lrp_companion.lab.paper.tables import PAIRS, dataset_of, mean_of_nets
+from lrp_companion.lab.paper.tables import PAIRS, dataset_of, defined_mean
 from lrp_companion.metrics.statistics import bootstrap_columns, limits, resampled
 from lrp_companion.registry import label_of
 from lrp_companion.schema import AXIS_OPTIONS, DEFAULT_PROTOCOL, REMOVALS
@@ -185,7 +184,7 @@ def digit_board(run: MnistGridRun) -> dict[str, Any]:
 def digit_means(run: MnistGridRun) -> np.ndarray:
     """Means over nets, (variants x maps, `MEASURES`, images)."""
     cases = [(k, map) for k in range(len(run.variants)) for map in MAPS]
-    means = [[mean_of_nets(run.values(k, *which, map=map)) for which in MEASURES] for k, map in cases]
+    means = [[defined_mean(run.values(k, *which, map=map)) for which in MEASURES] for k, map in cases]
     return np.array(means)
 
 

@@ -7,8 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lrp_companion.attribution import SITES
-from lrp_companion.checks import InputError, as_path, choose
+from lrp_companion.checks import SITES, InputError, as_path, choose
 from lrp_companion.cli import DATA_DIR, MODEL, RULES, Command, either, loaded, names, registered
 from lrp_companion.terminal import check_output, complain, printable, say, visible
 
@@ -64,7 +63,7 @@ def _options_of_run(add: Callable[..., Any]) -> None:
 def _options_of_report(add: Callable[..., Any]) -> None:
     text = "a run's folder, or a folder of such folders"
     add("folders", nargs="+", metavar="DIR", help=text)
-    text = "also write everything to this folder: the text, figures as PNG and PDF, tables as CSV and LaTeX"
+    text = "also write everything to this folder: the text, and tables as CSV and LaTeX"
     add("--out", metavar="FOLDER", help=text)
 
 
@@ -115,8 +114,7 @@ def _check_data(args: argparse.Namespace) -> bool:
     """Whether the data are the user's own; refuse missing data or a missing model before torch is imported,
     which takes seconds.
     """
-    from lrp_companion.sources import is_own
-    from lrp_companion.sources.models import locate
+    from lrp_companion.sources import is_own, locate
 
     own = args.task not in DATA_SETS and is_own(args.task)
     if args.task not in DATA_SETS and not (own and os.path.exists(os.path.expanduser(args.task))):
@@ -210,5 +208,5 @@ _text = "measure a whole data set; repeat the command to resume a stopped run"
 RUN = Command(_text, _options_of_run, _carry_out_run)
 _text = "the words of a run: mean scores over its texts, each method beside LOO"
 WORDS = Command(_text, _options_of_words, _carry_out_words)
-_text = "tables, figures and claims of runs, next to the paper's numbers"
+_text = "tables and claims of runs, next to the paper's numbers"
 REPORT = Command(_text, _options_of_report, _carry_out_report)

@@ -24,8 +24,7 @@ import pyarrow.parquet as pq
 import xarray as xr
 from filelock import FileLock, Timeout
 
-from lrp_companion.attribution import SITES
-from lrp_companion.checks import InputError, SourceError, as_path
+from lrp_companion.checks import SITES, InputError, SourceError, as_path
 from lrp_companion.metrics.faithfulness import AXES as AGREEMENT
 from lrp_companion.schema import STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
 

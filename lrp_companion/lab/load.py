@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xarray as xr
 
-from lrp_companion.attribution import scores_at
-from lrp_companion.checks import InputError, SourceError, as_path, choose
+from lrp_companion.checks import InputError, SourceError, as_path, choose, scores_at
 from lrp_companion.lab.folder import (
     ANSWERS_TASK,
     EMBEDDING_PARTS,

@@ -240,12 +240,10 @@ def interval(values: Any) -> Any:
     if not rest:
         return means[0]
     shape = [values.sizes[name] for name in rest]
-    parts = {name: np.reshape([float(getattr(one, name)) for one in means], shape) for name in PARTS}
+    names = ("mean", "low", "high", "n")
+    parts = {name: np.reshape([float(getattr(one, name)) for one in means], shape) for name in names}
     coords = {name: values.coords[name] for name in rest if name in values.coords}
     return xr.Dataset({name: (rest, part) for name, part in parts.items()}, coords)
-
-
-PARTS = ("mean", "low", "high", "n")
 
 
 def _r_of(part: Any) -> xr.DataArray:

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from lrp_companion.attribution import CANCELLED, SITES, Attribution, Completion, scores_at
-from lrp_companion.checks import InputError, choose, whole
+from lrp_companion.attribution import CANCELLED, Attribution, Completion
+from lrp_companion.checks import SITES, InputError, choose, scores_at, whole
 from lrp_companion.families.tasks import NEXT_TOKEN
 from lrp_companion.lab.execute import Jobs
 from lrp_companion.lab.folder import (
@@ -48,7 +48,6 @@ from lrp_companion.methods.completion import check_length, followed, opened
 from lrp_companion.methods.lrp import RuleSet, cuts_of
 from lrp_companion.methods.perturbation import check_removal
 from lrp_companion.metrics.faithfulness import CORRELATIONS, ORDERS, agreement_grid
-from lrp_companion.propagation import all_masks, some_masks
 from lrp_companion.registry import METHODS, PACKAGE, method_named, print_of
 from lrp_companion.schema import (
     PROBLEM_TYPES,
@@ -60,6 +59,7 @@ from lrp_companion.schema import (
     masks_on_paths,
 )
 from lrp_companion.sources import OWN_SOURCES, Dataset
+from lrp_companion.tape.encoder import all_masks, some_masks
 
 TABLES = {
     "none": ("examples", "methods"),

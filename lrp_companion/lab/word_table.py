@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lrp_companion.attribution import SITES
-from lrp_companion.checks import InputError, choose
+from lrp_companion.checks import SITES, InputError, choose
 from lrp_companion.lab.load import TextRun, load_run
 from lrp_companion.lab.record import Record
 from lrp_companion.metrics import Interval, normalise

@@ -5,15 +5,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
+from torch.nn.modules import module as of_all_modules
 
-from lrp_companion.checks import InputError, choose, is_whole, shown
+from lrp_companion.checks import InputError, ModelError, choose, is_whole, shown
 from lrp_companion.families.tasks import (
     CLASSES,
     MASKED_TOKEN,
@@ -24,35 +25,104 @@ from lrp_companion.families.tasks import (
     logits_of_output,
 )
 from lrp_companion.families.wiring import LinearRows, RootMeanSquare, UnitLength, fresh_rotations
-from lrp_companion.loading.comparison import (
-    COMPARE,
-    Identity,
-    as_recorded,
-    check_forward,
-    check_hooks,
-    usual_device,
-    warn_of_slow_products,
-)
-from lrp_companion.loading.comparison import compare as compare_logits
+from lrp_companion.loading.comparison import check_forward, check_same, warn_of_slow_products
 from lrp_companion.loading.formats import opened
 from lrp_companion.loading.images import EncodedImage, ImageReader
 from lrp_companion.loading.reading import card_of, files_of, fingerprint_of, quietly, read
 from lrp_companion.loading.texts import (
     EncodedText,
     Reader,
+    beside_ids,
     kind_of,
-    places_read,
     token_texts,
-    token_types,
     tokenised,
 )
 from lrp_companion.schema import MULTI_LABEL, REGRESSION, ModelCard
-from lrp_companion.sources.models import EMBEDDED_FOLDER, embedded_models
-from lrp_companion.tape.encoder import Encoder, Readout, Tape, pad
+from lrp_companion.sources import EMBEDDED_FOLDER, embedded_models
+from lrp_companion.tape.encoder import Encoder, Readout, Tape, as_recorded, pad
 from lrp_companion.words import SPACES, word_spans
 
 __all__ = ["EMBEDDED_FOLDER", "Classifier", "EncodedText", "embedded_models", "load_classifier"]
 DTYPES = ("float32", "float64", "bfloat16", "float16")
+COMPARE = ("new", "all")
+"""Which texts are compared: those unlike any compared before, or every one."""
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+"""Where a module keeps what its call runs besides its forward."""
+COLLECTS = "transformers.utils.output_capturing"
+"""Where the hooks are that the first call with `output_hidden_states` or `output_attentions` leaves."""
+KNOWN = {"torch", "transformers", "lrp_companion"}
+"""Packages of modules that decide nothing by the numbers that they get."""
+
+
+class Identity:
+    """What tells whether a network is the one that was read: its modules with their attributes, the versions,
+    types and devices of their parameters, its configuration, and hooks of all modules.
+    """
+
+    def __init__(self, network: Any) -> None:
+        self.network, self.config = network, copy.deepcopy(vars(network.config))
+        kinds = [of for module in network.modules() for of in (type(module), type(module).forward)]
+        self.foreign = not {of.__module__.partition(".")[0] for of in kinds} <= KNOWN
+        self.parts = [
+            (path, module, vars(module).copy(), module._modules.copy(), type(module), type(module).forward)
+            for path, module in network.named_modules()
+        ]
+        self.numbers, self.of_all = self._numbers()
+        self.hooks = [hook for _, module, *_ in self.parts for _, hook in hooks_of(module)]
+
+    def _numbers(self) -> tuple[dict[str, list[Any]], list[Any]]:
+        """The parameters of each module by its path, and the hooks of all modules there are. A version goes
+        up with each change in place.
+        """
+        numbers = {
+            path: [
+                (id(p), p._version, p.dtype, p.device) for p in module._parameters.values() if p is not None
+            ]
+            for path, module, *_ in self.parts
+        }
+        return numbers, [list(getattr(of_all_modules, f"_global{name}").values()) for name in HOOKS]
+
+    def changed(self) -> str | None:
+        """The path of the first module that is another one now, "" for the network; None: nothing changed."""
+        for path, module, then, children, kind, forward in self.parts:
+            now = vars(module)
+            if any(map(now.__getitem__, HOOKS)) or "forward" in now:
+                check_hooks("attribute", self.network, self.hooks)
+            then["training"] = now["training"]
+            try:
+                same = now == then and module._modules == children
+            except RuntimeError:  # of two tensors
+                same = False
+            if not (same and type(module) is kind and kind.forward is forward):
+                return path
+        numbers, of_all = self._numbers()
+        edited = next((path for path, now in numbers.items() if now != self.numbers[path]), None)
+        if edited is not None:
+            return edited
+        return None if vars(self.network.config) == self.config and of_all == self.of_all else ""
+
+
+def hooks_of(module: nn.Module) -> list[tuple[str, Any]]:
+    """What a call of a module runs besides the forward of its class, by kind; accelerate's forward moves
+    tensors only, and a hook by which `transformers` collects hidden states changes none.
+    """
+    here = vars(module)
+    kinds = [(name.strip("_")[:-1].replace("_", " "), hook) for name in HOOKS for hook in here[name].values()]
+    found = [one for one in kinds if getattr(one[1], "__module__", "") != COLLECTS]
+    forward = here.get("forward")
+    moved = "_hf_hook" in here or getattr(forward, "__func__", None) is type(module).forward
+    return found + ([] if forward is None or moved else [("forward", forward)])
+
+
+def check_hooks(operation: str, network: Any, known: Collection[Any] = ()) -> None:
+    """Refuse a network with hooks other than the `known` ones: the way back does not know what they do."""
+    found = [(path, *one) for path, module in network.named_modules() for one in hooks_of(module)]
+    for path, kind, hook in found:
+        if hook not in known:
+            name = getattr(hook, "__qualname__", hook)
+            got = f"a network whose module {path or 'at the top'} has the {kind} {name}"
+            hint = "remove it (handle.remove()), or make its change in the weights"
+            raise ModelError(operation, got=got, expected="the forward of each module's class", hint=hint)
 
 
 class Classifier:
@@ -135,7 +205,6 @@ class Classifier:
         """What its inputs are made of, in a word: the tokens that are not special."""
         return "patches" if self.reads_images else "words"
 
-    @usual_device()
     def encode(self, texts: Any, *, truncate: bool = False, position: Any = None) -> list[EncodedText]:
         """Tokenise texts and pairs of texts, or cut images into patches.
 
@@ -196,39 +265,71 @@ class Classifier:
 
     def batch(self, texts: Sequence[EncodedText]) -> tuple[Tensor, Tensor, dict[str, Any]]:
         """As `padded`; the logits of texts unlike any before are first compared with the network's own."""
-        compare_logits(self, texts)
+        self.check_logits(texts)
         return self.padded(texts)
 
+    def check_logits(
+        self, texts: Sequence[EncodedText], named: str = "", *, operation: str = "attribute"
+    ) -> None:
+        """Compare the logits of texts with the network's, of all if the classifier says so or a module is of
+        somebody else's class, else of those that are new: longer than any compared before, or of another kind
+        (pair, cut, ids, other dtype).
+        """
+        clf = (self._whole or self).follow()
+        config: Any = clf.network.config
+        # a network that counts positions by ids, as RoBERTa does, may leave out some of a text
+        skipped = config.pad_token_id if clf.encoder.wiring.first_position > 0 else None
+        always = clf.compare == "all" or clf.identity.foreign
+        by_kind: dict[Any, EncodedText] = {}
+        for text in texts:
+            kind: tuple[Any, ...] = "image", clf.dtype
+            if not isinstance(text, EncodedImage):
+                kind = text.pair is not None, len(text) < text.whole, text.bare, text.read is None
+                kind = *kind, text.typed, any(text.types), clf.dtype
+            key = (*kind, text.key, text.read) if always or skipped in text.input_ids else kind
+            if len(text) > max(clf.compared.get(key, 0), len(by_kind.get(key, ()))):
+                by_kind[key] = text
+        for key, text in by_kind.items():
+            told = f"an {'image' if isinstance(text, EncodedImage) else 'input'} of {len(text)} tokens"
+            told = f"{told}, {shown(text.text[:60])}" if text.text else told
+            check_same(clf, text, named or told, operation=operation)
+            clf.compared[key] = len(text)
+
     def for_call(
-        self, target: Any, contrast: Any, template: Mapping[str, Any] | None, *, truncate: bool
+        self,
+        target: Any,
+        contrast: Any,
+        template: Mapping[str, Any] | None,
+        compare: str | None,
+        *,
+        truncate: bool,
     ) -> Classifier:
-        """The classifier of one call: a chat's template has options, and an encoder's targets are texts."""
+        """The classifier of one call, as its network is now: a chat's template has options, an encoder's
+        targets are texts, and it compares "new" or "all" texts (None: as it was loaded).
+        """
         if template is not None and not isinstance(template, Mapping):
             got, hint = f"chat_template_kwargs {shown(template)}", "one for all chats of a call"
             raise InputError("attribute", got=got, expected="options by name", hint=hint)
-        out = copy.copy(self) if template else self
+        clf = self.follow()
+        out = copy.copy(clf) if template else clf
         if template:
             from transformers.utils import get_json_schema
 
             tools = [get_json_schema(one) if callable(one) else one for one in template.get("tools") or ()]
             out.template = {**template, "tools": tools} if tools else template
-        if self.similarity is None or self._whole is not None:
-            return out
-        several = isinstance(target, Iterable) and not isinstance(target, (str, Mapping))
-        named = list(target) if several else [target]
-        texts = [one for one in (*named, contrast) if isinstance(one, str)]
-        if not named or not all(isinstance(one, str) for one in named):
-            got = f"an encoder and target {shown(target)}"
-            hint = 'target="the other text", or one for each; elsewhere clf.similar_to(texts)'
-            raise InputError("attribute", got=got, expected="a text to compare with as the target", hint=hint)
-        return out.similar_to(list(dict.fromkeys(texts)), truncate=truncate)
-
-    def comparing(self, which: str | None) -> Classifier:
-        """The same classifier that compares "new" or "all" texts; None: as it was loaded."""
-        if which is None or choose("attribute", "compare", which, COMPARE) == self.compare:
-            return self
-        out = copy.copy(self)
-        out.compare, out.compared, out._whole = which, self.compared.copy(), None
+        if clf.similarity is not None and clf._whole is None:
+            several = isinstance(target, Iterable) and not isinstance(target, (str, Mapping))
+            named = list(target) if several else [target]
+            texts = [one for one in (*named, contrast) if isinstance(one, str)]
+            if not named or not all(isinstance(one, str) for one in named):
+                got = f"an encoder and target {shown(target)}"
+                hint = 'target="the other text", or one for each; elsewhere clf.similar_to(texts)'
+                expected = "a text to compare with as the target"
+                raise InputError("attribute", got=got, expected=expected, hint=hint)
+            out = out.similar_to(list(dict.fromkeys(texts)), truncate=truncate)
+        if compare is not None and choose("attribute", "compare", compare, COMPARE) != clf.compare:
+            out = copy.copy(out)
+            out.compare, out.compared, out._whole = compare, clf.compared.copy(), None
         return out
 
     def padded(self, texts: Sequence[EncodedText]) -> tuple[Tensor, Tensor, dict[str, Any]]:
@@ -240,8 +341,7 @@ class Classifier:
             ids = torch.as_tensor(rows, dtype=self.dtype, device=self.device)
             return ids, torch.ones(ids.shape[:2], dtype=torch.long, device=self.device), {}
         ids, mask = pad([text.input_ids for text in texts], self.pad_id, self.device)
-        types, place = token_types(texts, self.device), places_read(texts, self.device)
-        return ids, mask, {"types": types, "place": place}
+        return ids, mask, beside_ids(texts, self.device)
 
     @torch.no_grad()
     def vocabulary(self, texts: Sequence[EncodedText]) -> tuple[list[EncodedText], Tensor | None]:
@@ -352,10 +452,6 @@ class Classifier:
         ids, mask, further = self.batch([text])
         return self.encoder.forward(ids, mask, **further, **inputs)
 
-    def types_of(self, text: EncodedText) -> Tensor | None:
-        """Token types (1, T) of one text; None where all are 0."""
-        return token_types([text], self.device)
-
     @torch.no_grad()
     def logits(
         self,
@@ -408,8 +504,7 @@ class Classifier:
         return self.encoder.wiring.logits_of(x).to(self.device)
 
 
-@usual_device()
-@torch.inference_mode(False)  # weights that are made in it can have no gradient
+@as_recorded(torch.device("cpu"))  # weights that are made in inference mode can have no gradient
 def load_classifier(
     model: str | os.PathLike | nn.Module = "companion",
     tokenizer: Any = None,

@@ -15,6 +15,7 @@ import torch
 from lrp_companion.checks import InputError, plain_array
 from lrp_companion.families.patches import PatchEmbedding
 from lrp_companion.loading.texts import EncodedText
+from lrp_companion.tape.encoder import as_recorded
 
 SPECIAL_NAMES = ("[CLS]", "[DIST]")
 LARGEST = 255
@@ -31,22 +32,16 @@ class EncodedImage(EncodedText):
     ----------
     values : float64, shape (C, H, W): the image as the network reads it.
     patches : float64, shape (T, P): the same, a row for each token; 0 of special ones.
-    pixels : what was done to the pixels.
+    details : "pixels", what was done to the pixels.
     """
 
     values: np.ndarray = field(default_factory=lambda: np.zeros((0, 0, 0)))
     patches: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
-    pixels: str = "as given"
 
     @property
     def source(self) -> Any:
         """What the network reads, by its name; encoded again, it is the same image."""
         return {GIVEN: self.values}
-
-    @property
-    def details(self) -> dict[str, str]:
-        """What a record says of its pixels."""
-        return {"pixels": self.pixels}
 
     @property
     def key(self) -> tuple[int, ...]:
@@ -61,6 +56,7 @@ class ImageReader:
     patches: PatchEmbedding
     processor: Any
 
+    @as_recorded(torch.device("cpu"))
     def encode(self, images: Any) -> list[EncodedImage]:
         """Cut images into patches, with their pixels as the processor gives them; it resizes none.
 
@@ -113,8 +109,9 @@ class ImageReader:
         names = [f"patch {row},{column}" for row in range(down) for column in range(right)]
         special = np.arange(len(rows)) < first
         tokens = (*SPECIAL_NAMES[:first], *names)
-        places = tuple(range(len(rows)))
-        return EncodedImage("", places, tokens, special, values=values, patches=rows, pixels=done)
+        places, types = tuple(range(len(rows))), (0,) * len(rows)
+        of_image: dict[str, Any] = {"values": values, "patches": rows, "details": {"pixels": done}}
+        return EncodedImage("", places, tokens, special, types, **of_image)
 
 
 def read_image(given: Any, *, channels: int) -> np.ndarray:

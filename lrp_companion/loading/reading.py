@@ -36,7 +36,7 @@ from lrp_companion.loading.formats import (
 )
 from lrp_companion.loading.texts import token_texts
 from lrp_companion.schema import MULTI_LABEL, PROBLEM_TYPES, REGRESSION, ModelCard
-from lrp_companion.sources.models import ADAPTER, CONFIG, Place, locate
+from lrp_companion.sources import ADAPTER, CONFIG, Place, locate
 
 AUTO = {
     tasks.CLASSES: "AutoModelForSequenceClassification",

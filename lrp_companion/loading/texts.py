@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,9 +36,10 @@ class EncodedText:
 
     Attributes
     ----------
-    text, pair : the text; for a pair the first and the second text, else `pair` is None.
     types : token types, 0 or 1; the model sums their embedding with those of words and positions.
-    whole : number of tokens, untruncated.
+    text, pair : the text; for a pair the first and the second text, else `pair` is None.
+    whole : number of tokens, untruncated; 0 where nothing can be cut.
+    details : what a record says of its input beside tokens.
     read : index of the token that is explained, if a model reads one: a masked token, a token with classes,
         or the last token that is not padding.
     bare : whether no special tokens were added to `text`.
@@ -54,9 +55,10 @@ class EncodedText:
     input_ids: tuple[int, ...]
     tokens: tuple[str, ...]
     special: np.ndarray
+    types: tuple[int, ...]
     pair: str | None = None
-    types: tuple[int, ...] = ()
     whole: int = 0
+    details: Mapping[str, str] = field(default_factory=dict)
     read: int | None = None
     bare: bool = False
     typed: bool = False
@@ -66,10 +68,6 @@ class EncodedText:
     chat: Sequence[Message] = ()
     template: Mapping[str, Any] | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "types", self.types or (0,) * len(self.input_ids))
-        object.__setattr__(self, "whole", self.whole or len(self.input_ids))
-
     def __len__(self) -> int:
         return len(self.input_ids)
 
@@ -77,16 +75,6 @@ class EncodedText:
     def joined(self) -> str:
         """The text; of a pair both texts, each on its line."""
         return self.text if self.pair is None else f"{self.text}\n{self.pair}"
-
-    @property
-    def details(self) -> dict[str, str]:
-        """What a record says of its input beside tokens: of a text only that it was cut."""
-        return {"cut": f"{len(self)} of {self.whole} tokens"} if self.cut else {}
-
-    @property
-    def cut(self) -> bool:
-        """Whether the model reads a part of the text only."""
-        return len(self) < self.whole
 
     @property
     def key(self) -> tuple[int, ...]:
@@ -101,47 +89,25 @@ class EncodedText:
         return self.text if self.pair is None else (self.text, self.pair)
 
 
-def token_types(texts: Sequence[EncodedText], device: torch.device) -> Tensor | None:
-    """Token types (B, T), padded on the right; None where all are 0."""
-    if not any(any(text.types) for text in texts):
-        return None
-    width = max(len(text) for text in texts)
-    rows = [[*text.types, *[0] * (width - len(text))] for text in texts]
-    return torch.tensor(rows, device=device)
-
-
-def places_read(texts: Sequence[EncodedText], device: torch.device) -> Tensor | None:
-    """Indices (B,) of the tokens that are explained, the last one where a text names none; None if no text
-    names one.
+def beside_ids(texts: Sequence[EncodedText], device: torch.device) -> dict[str, Tensor | None]:
+    """What a batch has besides ids and mask: "types", token types (B, T) padded on the right, None where all
+    are 0; "place", indices (B,) of the tokens that are explained, the last one where a text names none, and
+    None if no text names one.
     """
+    types: Tensor | None = None
+    if any(any(text.types) for text in texts):
+        width = max(len(text) for text in texts)
+        rows = [[*text.types, *[0] * (width - len(text))] for text in texts]
+        types = torch.tensor(rows, device=device)
     if all(text.read is None for text in texts):
-        return None
+        return {"types": types, "place": None}
     places = [len(text) - 1 if text.read is None else text.read for text in texts]
-    return torch.tensor(places, device=device)
-
-
-def listed(texts: Any) -> list[tuple[str, Any]]:
-    """The inputs of an argument, each after its kind: a "text"; a "pair", a tuple of strings (but `Texts` of
-    a data set are several texts); "ids", a list or an array of whole numbers; a "chat", a list of messages.
-    """
-    kind, texts = kind_of(texts)
-    several = isinstance(texts, Iterable) and not isinstance(texts, (bytes, Mapping, Set))
-    one = kind or not several or getattr(texts, "ndim", 1) != 1
-    items = [(kind, texts)] if one else [kind_of(item) for item in texts]
-    if not items:
-        raise InputError("encode", got="no texts", expected="one text or more", hint="pass a text")
-    for k, (kind, item) in enumerate(items):
-        sides = item if kind == "pair" and len(item) == 2 else (item,)
-        strings = all(isinstance(side, str) for side in sides)
-        if not (kind in ("ids", "chat") or (strings and all(side.strip() for side in sides))):
-            got = "which is empty or only whitespace" if strings else f"of type {type(item).__name__}"
-            hint = "write a word, or leave it out; put separate texts into a list"
-            raise _refused(k, got, TEXT_OR_PAIR, hint)
-    return items
+    return {"types": types, "place": torch.tensor(places, device=device)}
 
 
 def kind_of(given: Any) -> tuple[str, Any]:
-    """What one input is, a "text", a "pair", "ids" or a "chat", and the input, whole numbers as a list; ""
+    """What one input is, and the input: a "text"; a "pair", a tuple of strings (but `Texts` of a data set are
+    several texts); "ids", a list or an array of whole numbers, as a list; a "chat", a list of messages; ""
     for several inputs and for anything else.
     """
     if isinstance(given, str):
@@ -177,7 +143,20 @@ class Reader:
 
     def encode(self, texts: Any, *, truncate: bool = False) -> list[EncodedText]:
         """Tokenise texts and pairs, see `Classifier.encode`."""
-        return [self._encoded(k, *item, truncate=truncate) for k, item in enumerate(listed(texts))]
+        kind, texts = kind_of(texts)
+        several = isinstance(texts, Iterable) and not isinstance(texts, (bytes, Mapping, Set))
+        one = kind or not several or getattr(texts, "ndim", 1) != 1
+        items = [(kind, texts)] if one else [kind_of(item) for item in texts]
+        if not items:
+            raise InputError("encode", got="no texts", expected="one text or more", hint="pass a text")
+        for k, (kind, item) in enumerate(items):
+            sides = item if kind == "pair" and len(item) == 2 else (item,)
+            strings = all(isinstance(side, str) for side in sides)
+            if not (kind in ("ids", "chat") or (strings and all(side.strip() for side in sides))):
+                got = "which is empty or only whitespace" if strings else f"of type {type(item).__name__}"
+                hint = "write a word, or leave it out; put separate texts into a list"
+                raise _refused(k, got, TEXT_OR_PAIR, hint)
+        return [self._encoded(k, *item, truncate=truncate) for k, item in enumerate(items)]
 
     def _encoded(self, k: int, kind: str, item: Any, *, truncate: bool) -> EncodedText:
         """Text k as the tokenizer gives it, cut as the tokenizer cuts it if it is beyond `max_tokens`. Token
@@ -218,9 +197,10 @@ class Reader:
             tuple(row.ids),
             tuple(token_texts(tokenizer, row.ids)),
             np.array(row.special, dtype=bool),
+            row.types or (0,) * len(row.ids),
             pair=sides[1] if len(sides) == 2 else None,
-            types=row.types,
             whole=untruncated,
+            details={"cut": f"{len(row.ids)} of {untruncated} tokens"} if untruncated > most else {},
             read=read,
             bare=bare,
             typed=bool(row.types),

@@ -8,8 +8,9 @@ import pkgutil
 from typing import Any
 
 from lrp_companion.attribution import Attribution
-from lrp_companion.checks import InputError, choose
-from lrp_companion.methods.common import Target, check_classifier, check_options, explain, targets_of
+from lrp_companion.checks import InputError, ModelError, choose
+from lrp_companion.loading.classifier import Classifier
+from lrp_companion.methods.common import Target, check_options, explain, targets_of
 from lrp_companion.methods.completion import all_of, answers, contrasted
 from lrp_companion.methods.image import IMAGE_METHODS, attribute_images
 from lrp_companion.methods.lrp import layer_lattice, layer_relevance
@@ -139,7 +140,9 @@ def attribute(
     if isinstance(model, LinearAttention):
         choose("attribute", "method", method, tuple(IMAGE_METHODS))
         return attribute_images(model, inputs, method=method, target=target, **options)
-    clf = check_classifier("attribute", model, expected="a Classifier or a LinearAttention")
+    if not isinstance(model, Classifier):
+        got, hint = f"a model of type {type(model).__name__}", "load one with load_classifier"
+        raise ModelError("attribute", got=got, expected="a Classifier or a LinearAttention", hint=hint)
     choose("attribute", "method", method, tuple(METHODS))
     known = [*METHODS[method].options, "target", "truncate", "compare"]
     known += ["contrast"] if "output" in known else []
@@ -147,7 +150,7 @@ def attribute(
     contrast, position, completion, template = (options.pop(name, None) for name in MORE)
     check_options(repr(method), options if contrast is None else (*options, "contrast"), known)
     truncate, compare = options.pop("truncate", False), options.pop("compare", None)
-    clf = clf.for_call(target, contrast, template, truncate=truncate).comparing(compare)
+    clf = model.for_call(target, contrast, template, compare, truncate=truncate)
     if completion is not None:
         asked = {"target": target, "position": position, "contrast": contrast}
         return answers(clf, inputs, completion, method=method, **asked, **options)

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 from tqdm import TqdmWarning, tqdm
 
-from lrp_companion.attribution import Attribution, as_tuples
-from lrp_companion.checks import InputError, ModelError, choose, extra, is_whole, shown
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import InputError, ModelError, as_tuples, choose, extra, is_whole, shown
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.loading.comparison import as_recorded, row_read
+from lrp_companion.loading.comparison import row_read
 from lrp_companion.registry import METHODS, SHARED
 from lrp_companion.schema import TARGET_CHOICES
-from lrp_companion.tape.encoder import Tape, budget, token_batches
+from lrp_companion.tape.encoder import Tape, as_recorded, budget, token_batches
 from lrp_companion.words import OF_CHATS, Units, units_of
 
 Targets = Sequence[int | None]
@@ -107,11 +107,59 @@ class Request:
         return read_output(logits, classes, self.output, multi_label=self.clf.multi_label)
 
     def record(
-        self, text: EncodedText, scores: Tensor | np.ndarray, *, units: Units | None = None, **known: Any
+        self,
+        text: EncodedText,
+        scores: Tensor | np.ndarray,
+        *,
+        target: Tensor | int,
+        logit: Tensor | float,
+        choices: Mapping[str, Any],
+        parts: Mapping[str, np.ndarray] | None = None,
+        details: Mapping[str, Any] | None = None,
+        units: Units | None = None,
     ) -> Attribution:
-        """As `attribution`; `units` matter where these are no tokens."""
-        of_units = None if self.unit == "token" else units
-        return attribution(self.clf, text, scores, method=self.name, units=of_units, **known)
+        """The record of one explained text, without scores beyond its length (padding); with `units` other
+        than tokens there is one score for each.
+        """
+        clf = self.clf
+        of = text if units is None or self.unit == "token" else units
+        kept = finite(clf, to_numpy(scores)[: len(text)], f"{self.name} scores")
+        tokens = of.names if isinstance(of, Units) else of.tokens
+        if kept.shape != (len(tokens),):
+            got, expected = f"{self.name} scores of shape {kept.shape}", f"({len(tokens)},), one per token"
+            hint = "return one score per token of the text"
+            raise InputError("attribute", got=got, expected=expected, hint=hint)
+        told = {"similarity": clf.similarity, "chat_template_kwargs": text.template}
+        told = {name: value for name, value in told.items() if value}
+        known = {"label": clf.labels[int(target)], "model": clf.card.name, "dtype": clf.card.dtype}
+        arrays = {name: np.array(part, dtype=np.float64) for name, part in (parts or {}).items()}
+        special = np.array(of.special)
+        for array in (kept := np.array(kept), special, *arrays.values()):
+            array.setflags(write=False)
+        record = object.__new__(Attribution)  # all values have their types already
+        vars(record).update(
+            tokens=tokens,
+            scores=kept,
+            target=int(target),
+            logit=finite(clf, to_numpy(logit), "logits").item(),
+            special=special,
+            method=self.name,
+            choices=MappingProxyType(as_tuples({**choices, **told})),
+            parts=MappingProxyType(arrays),
+            details=MappingProxyType(as_tuples({**known, **text.details, **(details or {})})),
+            text=text.joined,
+            offsets=of.offsets,
+        )
+        return record
+
+
+def attribution(
+    clf: Classifier, text: EncodedText, scores: Tensor | np.ndarray, *, method: str, **known: Any
+) -> Attribution:
+    """The record of one text that a method of your own explained: by keywords its `target`, `logit` and
+    `choices`, and what else `Attribution` may have of `parts` and `details`.
+    """
+    return Request(method, clf, [text], [None]).record(text, scores, **known)
 
 
 def explain(
@@ -177,12 +225,12 @@ def unit_choice(unit: Any) -> dict[str, str]:
     return {} if unit == "token" else {"unit": unit}
 
 
-def check_classifier(operation: str, model: object, *, expected: str = "a Classifier") -> Classifier:
+def check_classifier(operation: str, model: object) -> Classifier:
     """Return the model if `load_classifier` made it, as its network is now; else raise `ModelError`."""
     if isinstance(model, Classifier):
         return model.follow()
-    got = f"a model of type {type(model).__name__}"
-    raise ModelError(operation, got=got, expected=expected, hint="load one with load_classifier")
+    got, hint = f"a model of type {type(model).__name__}", "load one with load_classifier"
+    raise ModelError(operation, got=got, expected="a Classifier", hint=hint)
 
 
 def class_numbers(
@@ -322,53 +370,6 @@ def watch(items: Iterable, *, progress: bool | None, label: str, total: int | No
     return tqdm(
         items, desc=label, total=total, disable=hidden, delay=3 if progress is None else 0, leave=False
     )
-
-
-def attribution(
-    clf: Classifier,
-    text: EncodedText,
-    scores: Tensor | np.ndarray,
-    *,
-    method: str,
-    target: Tensor | int,
-    logit: Tensor | float,
-    choices: Mapping[str, Any],
-    parts: Mapping[str, np.ndarray] | None = None,
-    details: Mapping[str, Any] | None = None,
-    units: Units | None = None,
-) -> Attribution:
-    """The record of one explained text, without scores beyond its length (padding); with `units` there is one
-    score for each unit.
-    """
-    kept = finite(clf, to_numpy(scores)[: len(text)], f"{method} scores")
-    tokens = units.names if units else text.tokens
-    if kept.shape != (len(tokens),):
-        got, expected = f"{method} scores of shape {kept.shape}", f"({len(tokens)},), one per token"
-        raise InputError(
-            "attribute", got=got, expected=expected, hint="return one score per token of the text"
-        )
-    told = {"similarity": clf.similarity, "chat_template_kwargs": text.template}
-    told = {name: value for name, value in told.items() if value}
-    known = {"label": clf.labels[int(target)], "model": clf.card.name, "dtype": clf.card.dtype}
-    arrays = {name: np.array(part, dtype=np.float64) for name, part in (parts or {}).items()}
-    special = np.array(units.special if units else text.special)
-    for array in (kept := np.array(kept), special, *arrays.values()):
-        array.setflags(write=False)
-    record = object.__new__(Attribution)  # all values have their types already
-    vars(record).update(
-        tokens=tokens,
-        scores=kept,
-        target=int(target),
-        logit=finite(clf, to_numpy(logit), "logits").item(),
-        special=special,
-        method=method,
-        choices=MappingProxyType(as_tuples({**choices, **told})),
-        parts=MappingProxyType(arrays),
-        details=MappingProxyType(as_tuples({**known, **text.details, **(details or {})})),
-        text=text.joined,
-        offsets=units.offsets if units else text.offsets,
-    )
-    return record
 
 
 def finite(clf: Classifier, values: np.ndarray, what: str) -> np.ndarray:

@@ -16,11 +16,11 @@ from lrp_companion.checks import InputError, is_whole, shown, whole
 from lrp_companion.families.tasks import NEXT_TOKEN, TOKEN_CLASSES
 from lrp_companion.families.wiring import fresh_rotations
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.loading.comparison import as_recorded
 from lrp_companion.loading.reading import quietly
 from lrp_companion.loading.texts import control_ids, kind_of, token_texts, tokenised
 from lrp_companion.methods.common import check_output, explain, targets_of
 from lrp_companion.registry import METHODS
+from lrp_companion.tape.encoder import as_recorded
 from lrp_companion.words import Span
 
 LINEAR = (
@@ -140,8 +140,7 @@ def _less(record: Attribution, other: Attribution) -> Attribution:
 def opened(clf: Classifier, prompt: Any) -> EncodedText:
     """One prompt without the special tokens that its tokenizer puts after a text, since it is to go on."""
     text = clf.encode_one("attribute", prompt, truncate=True)
-    if text.cut:
-        check_length(clf, text.whole)
+    check_length(clf, text.whole)
     if text.bare:
         return text
     return replace(beginning(text, _end(text.special), len(text.joined)), text=text.text, pair=text.pair)

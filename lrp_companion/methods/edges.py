@@ -24,13 +24,12 @@ from torch import Tensor
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import ModelError, choose
 from lrp_companion.loading.classifier import Classifier
-from lrp_companion.loading.comparison import as_recorded
 from lrp_companion.methods.common import Request, classes_of, targets_of, to_numpy
-from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
+from lrp_companion.methods.gradient import integrate, plan, quadrature_rows
 from lrp_companion.methods.perturbation import asked_logits
 from lrp_companion.registry import method
 from lrp_companion.tape.attention import Context, Heads
-from lrp_companion.tape.encoder import Tape
+from lrp_companion.tape.encoder import Tape, as_recorded
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import choose, whole
-from lrp_companion.loading.comparison import as_recorded
 from lrp_companion.methods.common import (
     MOST_STEPS,
     Target,
@@ -23,7 +22,8 @@ from lrp_companion.methods.common import (
     to_numpy,
     watch,
 )
-from lrp_companion.methods.mask_gradient import integrate, plan, quadrature_rows
+from lrp_companion.methods.gradient import integrate, plan, quadrature_rows
+from lrp_companion.tape.encoder import as_recorded
 from lrp_companion.toys.linear_attention import SHARES, LinearAttention, check_shares
 
 Maps = tuple[Tensor, dict[str, Any], dict[str, Tensor], dict[str, Tensor]]

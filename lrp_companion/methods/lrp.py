@@ -16,10 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrp_companion.attribution import SITES, Attribution, scores_at
-from lrp_companion.checks import InputError, check_epsilon, check_layers, choose, shown
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import SITES, InputError, check_epsilon, check_layers, choose, scores_at, shown
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.loading.comparison import as_recorded
 from lrp_companion.methods.common import (
     Request,
     check_classifier,
@@ -30,10 +29,10 @@ from lrp_companion.methods.common import (
     targets_of,
     to_numpy,
 )
-from lrp_companion.propagation import MEMORY, all_masks, parts_and_angles, relevance_parts
 from lrp_companion.registry import PASSES, Style, called, method, print_of
 from lrp_companion.schema import Lattice
 from lrp_companion.tape.attention import HALVES, PATHS, PathCut, Shares
+from lrp_companion.tape.encoder import MEMORY, all_masks, as_recorded, parts_and_angles, relevance_parts
 from lrp_companion.tape.steps import CAUSES, EXCHANGEABLE, GATES, exchanging, keeps, metered, taken
 
 POSITIONS = ("absolute", "signed")

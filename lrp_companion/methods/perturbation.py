@@ -27,7 +27,7 @@ from torch import Tensor
 from lrp_companion.attribution import Attribution
 from lrp_companion.checks import InputError, bool_array, choose, whole
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.loading.comparison import as_recorded, compare, row_read, usual_device
+from lrp_companion.loading.comparison import row_read
 from lrp_companion.loading.texts import Text
 from lrp_companion.methods.common import (
     Request,
@@ -47,7 +47,7 @@ from lrp_companion.methods.common import (
 )
 from lrp_companion.registry import method
 from lrp_companion.schema import REMOVALS
-from lrp_companion.tape.encoder import budget, token_batches
+from lrp_companion.tape.encoder import as_recorded, budget, token_batches
 from lrp_companion.tape.packed import Row, Whole, packed_logits
 from lrp_companion.words import Units
 
@@ -77,7 +77,7 @@ def kept_logits(
     check_removal(clf, removal)
     at_once = budget(batch_tokens, clf.device, work="removals")
     with as_recorded(clf.device, clf.network):
-        compare(clf, list({id(text): text for text, _ in jobs}.values()))
+        clf.check_logits(list({id(text): text for text, _ in jobs}.values()))
     numbered, words = clf.vocabulary([text for text, _ in jobs])
     read = [[row_read(clf, text)] if places is None else places for text in numbered]
     rows = [
@@ -265,7 +265,6 @@ def removal_evaluator(
     chosen: Any = targets_of(clf, target, 1)[0]
     known: dict[Any, float] = {}
 
-    @usual_device()
     def evaluate(keep: np.ndarray) -> np.ndarray:
         network = clf.follow().identity  # another one after any change
         kept = np.asarray(keep)
@@ -275,7 +274,7 @@ def removal_evaluator(
             jobs = [(encoded, row) for row in new.values()]
             how: dict[str, Any] = {"removal": removal, "batch_tokens": batch_tokens, "progress": False}
             logits = kept_logits(clf, jobs, **how)
-            classes = torch.full((len(logits),), chosen)
+            classes = torch.full((len(logits),), chosen, device=logits.device)
             values = read_output(logits, classes, output, multi_label=clf.multi_label)
             known.update(zip(new, to_numpy(values).tolist(), strict=True))
         return np.array([known[network, row.tobytes()] for row in kept])

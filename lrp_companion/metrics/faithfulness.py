@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lrp_companion.attribution import CANCELLED, SITES, Attribution, differences
-from lrp_companion.checks import InputError, bool_array, choose, extra, ranking, real_array, whole
+from lrp_companion.attribution import CANCELLED, Attribution, differences
+from lrp_companion.checks import SITES, InputError, bool_array, choose, extra, ranking, real_array, whole
 from lrp_companion.schema import (
     DEFAULT_PROTOCOL,
     MAP_CHOICES,

@@ -302,7 +302,8 @@ def check_page(clf: Classifier, manifest: dict[str, Any], named: Iterator[tuple[
     inner = [ordinary[k * (len(ordinary) - 1) // count] for k in range(count)]
     ids = [*data["before"], *inner, *data["after"]]
     here = page_logits(manifest, tensors, ids)
-    text = EncodedText("", tuple(ids), tuple(map(str, ids)), np.zeros(len(ids), dtype=bool))
+    special, types = np.zeros(len(ids), dtype=bool), (0,) * len(ids)
+    text = EncodedText("", tuple(ids), tuple(map(str, ids)), special, types)
     numbers, mask, further = clf.batch([text])
     there = clf.logits(numbers, mask, **further)[0].double().cpu()
     apart = float((here - there).abs().max()) if here.shape == there.shape and one_size else float("inf")

@@ -22,7 +22,7 @@ def _options(add: Callable[..., Any]) -> None:
 
 
 def _carry_out(args: argparse.Namespace) -> None:
-    from lrp_companion.sources.models import locate
+    from lrp_companion.sources import locate
 
     locate(args.model)
     from lrp_companion.page.live_page import export_page

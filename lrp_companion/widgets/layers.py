@@ -19,8 +19,7 @@ from lrp_companion.schema import TOKEN_CHOICES, Lattice, counted
 from lrp_companion.show.palette import styles
 from lrp_companion.show.tokens import decimals, token_heatmap
 from lrp_companion.terminal import visible
-from lrp_companion.widgets.base import LEAST, Widget, embed, packed
-from lrp_companion.widgets.still import bars
+from lrp_companion.widgets.base import LEAST, Widget, bars, embed, packed
 
 READ_AT = ("word", "word+position")
 ENDS = ("attnlrp", "cp-lrp")

@@ -16,8 +16,7 @@ from lrp_companion.registry import label_of
 from lrp_companion.schema import Protocol, counted
 from lrp_companion.show.tokens import KEY, token_heatmap
 from lrp_companion.terminal import quoted, visible
-from lrp_companion.widgets.base import LEAST, Widget
-from lrp_companion.widgets.still import bars, dots
+from lrp_companion.widgets.base import LEAST, Widget, bars, dots
 
 
 class TokenHeatmap(Widget, front="token_heatmap"):

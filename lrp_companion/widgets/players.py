@@ -13,8 +13,7 @@ from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.schema import TOKEN_CHOICES
 from lrp_companion.show.palette import styles
 from lrp_companion.terminal import visible
-from lrp_companion.widgets.base import Widget
-from lrp_companion.widgets.still import bars
+from lrp_companion.widgets.base import Widget, bars
 
 WAY_TEXTS = {
     "hybrid": {

@@ -13,8 +13,7 @@ from lrp_companion.metrics import agreement
 from lrp_companion.registry import label_of
 from lrp_companion.schema import Protocol
 from lrp_companion.toys import Product, SoftmaxStep, flat, leaves_of, parse, write
-from lrp_companion.widgets.base import Widget, packed
-from lrp_companion.widgets.still import bars
+from lrp_companion.widgets.base import Widget, bars, packed
 
 
 class ProductTree(Widget, front="product_tree"):

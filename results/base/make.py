@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 from lrp_book.records import config_of, real
 
+from lrp_companion import sources
 from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import kept_logits
 from lrp_companion.methods.common import to_numpy
 from lrp_companion.metrics.faithfulness import ORDERS
 from lrp_companion.schema import REMOVALS
-from lrp_companion.sources import load_dataset, models
+from lrp_companion.sources import load_dataset
 
 GRADIENTS = ("mask-gradient", "mask-gradient-4", "mask-gradient-8")
 METHODS = ("attnlrp", "cp-lrp", "ig", "gradient-x-input", "rollout", *GRADIENTS)
@@ -145,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True, help="folder of the record")
     asked = parser.parse_args(arguments)
     if asked.base:
-        os.environ[models.BASE_VARIABLE] = str(asked.base.resolve())
+        os.environ[sources.BASE_VARIABLE] = str(asked.base.resolve())
     for name in [asked.model] if asked.model else asked.seed_names.split(","):
         clf = load_classifier(asked.model or str(asked.adapters / name), device=asked.device)
         for part in asked.parts.split(","):

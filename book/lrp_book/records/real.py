@@ -21,14 +21,14 @@ import torch
 from torch import Tensor, nn
 
 from lrp_book.records import Arrays, in_chunks
-from lrp_companion.attribution import Attribution, scores_at
+from lrp_companion.attribution import Attribution
+from lrp_companion.checks import scores_at
 from lrp_companion.loading.classifier import Classifier, EncodedText
-from lrp_companion.loading.comparison import as_recorded
 from lrp_companion.methods import explain, kept_logits
 from lrp_companion.methods.common import Request, output_gradient, to_numpy
 from lrp_companion.metrics.faithfulness import ORDERS, cross_correlation, perturbation_curve
-from lrp_companion.propagation import some_masks
 from lrp_companion.schema import masks_on_paths
+from lrp_companion.tape.encoder import as_recorded, some_masks
 
 TOKENS = ("all", "no-first", "words")
 STATISTICS = ("pearson", "spearman")

@@ -35,7 +35,7 @@ from lrp_companion.lab.paper.tables import (
     PAIRS,
     PAPER_METHODS,
     accurate_variants,
-    mean_of_nets,
+    defined_mean,
     named,
     table2,
 )
@@ -234,8 +234,8 @@ def _of_digits(run: MnistRun | MnistGridRun, form: str, which: tuple[str, str]) 
     explainer, pair = which
     if isinstance(run, MnistRun):
         return run.values(explainer, f"r {pair}{MAP_SUFFIXES[form]}")
-    of = [mean_of_nets(run.values(k, explainer, pair, map=form)) for k in accurate_variants(run)]
-    return mean_of_nets(np.stack(of))
+    of = [defined_mean(run.values(k, explainer, pair, map=form)) for k in accurate_variants(run)]
+    return defined_mean(np.stack(of))
 
 
 def _stand_in(run: AnyRun) -> str:

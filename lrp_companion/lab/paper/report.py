@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import xarray as xr
 
 from lrp_companion.checks import SourceError, as_path
 from lrp_companion.lab.load import AnswerRun, AnyRun, MnistRun, TextRun
 from lrp_companion.lab.paper.claims import Claim, claims
-from lrp_companion.lab.paper.primary import MARGIN, UNDECIDED, ahead, by_training, leads_by_data, summary
+from lrp_companion.lab.paper.primary import MARGIN, UNDECIDED, by_training, leads_by_data, summary
 from lrp_companion.lab.paper.tables import (
     BASE_LAYERS,
     MAP_SUFFIXES,
@@ -24,7 +22,6 @@ from lrp_companion.lab.paper.tables import (
     Row,
     answers,
     dataset_of,
-    figure2,
     named,
     not_run,
     table1,
@@ -32,7 +29,7 @@ from lrp_companion.lab.paper.tables import (
     tableA3,
 )
 from lrp_companion.metrics import Interval
-from lrp_companion.schema import DEFAULT_PROTOCOL, PROTOCOLS
+from lrp_companion.schema import PROTOCOLS
 from lrp_companion.show.tables import Table, cell, table
 
 INTERVALS = "mean and 95 % interval"
@@ -268,19 +265,6 @@ def _claim_text(claim: Claim) -> str:
     return "\n".join([*lines, *([_wrap(f"    {claim.why}", "    ")] if claim.why else [])])
 
 
-def primary_rows(runs: Sequence[AnyRun]) -> list[Row]:
-    """The primary analysis: by data and reading the summary, then the mean difference of each training."""
-    rows = []
-    for data, of in leads_by_data(runs).items():
-        each = [(("all", "all"), name, row.d) for name, row in summary(of).iterrows()]
-        each += [(key, name, d) for key, row in by_training(of).iterrows() for name, d in row.items()]
-        rows += [
-            {"data": data, "reading": name, "encoder": key[0], "training": key[1], "d": d, "ahead": ahead(d)}
-            for key, name, d in each
-        ]
-    return rows
-
-
 # -- files ---------------------------------------------------------------------------------------------------
 
 
@@ -289,17 +273,15 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "
 
 
 def write_report(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
-    """Write the whole report: `report.txt`, and of every run on texts figures and tables (CSV, LaTeX)."""
+    """Write the whole report: `report.txt`, and of every run on texts its tables (CSV, LaTeX)."""
     known, place = _some(runs), as_path("report", "folder", folder)
-    files, tables = {"report.txt": report(runs).encode()}, {"primary": primary_rows(known)}
+    files, tables = {"report.txt": report(runs).encode()}, dict[str, list[Row]]()
     for run in known:
         stem, of = _stem(run), {"run": run.name, "model": run.model}
         if isinstance(run, AnswerRun):
             tables[f"answers-{stem}"] = [{**of, **row} for row in answers(run)]
         if not isinstance(run, TextRun):
             continue
-        for name, drawn in _layer_figures(run) if run.masks else ():
-            files |= {f"{name}.{kind}": _figure_file(drawn, kind) for kind in ("png", "pdf")}
         for name in ("methods", "masks")[: 2 if run.masks else 1]:
             tables[f"{name}-{stem}"] = list(_text_rows(run, name))
     for name, rows in tables.items():
@@ -355,42 +337,3 @@ def harmless(value: Any) -> Any:
     ["'=1+1", "'@name", -0.5, 'ig']
     """
     return f"'{value}" if isinstance(value, str) and value.lstrip(" ").startswith(FORMULA) else value
-
-
-def _layer_figures(run: TextRun) -> Iterator[tuple[str, Any]]:
-    """Figure 2 of a run with masks, r under each protocol and Δ. Of own data the files are called layers-...,
-    because the paper has no such figure.
-    """
-    from lrp_companion.show.figures import lines
-
-    asked = [("r", name, protocol) for name, protocol in PROTOCOLS.items()]
-    for column, name, protocol in [*asked, ("delta", "curves", DEFAULT_PROTOCOL)]:
-        found = figure2(run, protocol=protocol, column=column)
-        quantity = "mean r with LOO" if column == "r" else "Δ = LeRF − MoRF"
-        beside = {"levels": found["levels"], "paper": found["paper"], "quantity": quantity}
-        drawn = lines(_by_step(found["paths"]), title=f"{run.name}, n = {run.n:,}: {name}", **beside)
-        stem = re.sub(r"[^a-z]+", "-", name.lower()).strip("-")
-        yield f"{'layers' if run.own else 'figure2'}-{_stem(run)}-{stem}", drawn
-
-
-def _by_step(paths: Mapping[str, Sequence[Interval]]) -> xr.Dataset:
-    """Intervals of equally long paths, as `show.lines` takes them."""
-    parts = {
-        part: (["path", "step"], [[getattr(step, part) for step in steps] for steps in paths.values()])
-        for part in ("mean", "low", "high")
-    }
-    steps = max(map(len, paths.values()))
-    return xr.Dataset(parts, {"path": list(paths), "step": range(1, steps + 1)})
-
-
-def _figure_file(figure: Any, kind: str) -> bytes:
-    """A figure as the content of a PNG or PDF file, the same at any time."""
-    import matplotlib as mpl
-
-    from lrp_companion.show.figures import LOOK
-
-    metadata: Any = {"CreationDate": None} if kind == "pdf" else None
-    out = io.BytesIO()
-    with mpl.rc_context(LOOK):
-        figure.savefig(out, format=kind, metadata=metadata)
-    return out.getvalue()

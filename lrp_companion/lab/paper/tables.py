@@ -13,7 +13,7 @@ from lrp_companion.lab.paper.published import DATA, on_paper_data, paper_table
 from lrp_companion.metrics import Interval, bootstrap_mean
 from lrp_companion.metrics.statistics import bootstrap_columns
 from lrp_companion.registry import label_of
-from lrp_companion.schema import DEFAULT_PROTOCOL, NONE, Protocol, mask_label, path_masks
+from lrp_companion.schema import DEFAULT_PROTOCOL, Protocol, mask_label, path_masks
 
 Row = dict[str, Any]
 MAP_SUFFIXES = {"raw": "", "sum-to-one": " (sum-to-one)"}
@@ -71,8 +71,8 @@ def accurate_variants(run: MnistGridRun) -> list[int]:
     return [k for k in range(len(run.variants)) if run.accuracy(k).mean() >= ACCURACY]
 
 
-def mean_of_nets(values: np.ndarray) -> np.ndarray:
-    """The mean over the nets with a value; NaN if none has one."""
+def defined_mean(values: np.ndarray) -> np.ndarray:
+    """The mean over the first axis of the values that are defined; NaN if none is."""
     known = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
         return np.where(known, values, 0.0).sum(0) / known.sum(0)
@@ -173,21 +173,6 @@ def answers(run: AnswerRun) -> list[Row]:
     ]
 
 
-def figure2(run: TextRun, *, protocol: Protocol = DEFAULT_PROTOCOL, column: str = "r") -> dict[str, Any]:
-    """Figure 2: a column of Table A3 ("r" or "delta") along the three paths: `paths` (name to one interval
-    per step), `levels` (AttnLRP and CP-LRP), `paper` (name to values, or None).
-    """
-    paths: dict[str, list[Interval]] = {}
-    paper: dict[str, list[Any]] = {}
-    for row in tableA3(run, protocol=protocol):
-        paths.setdefault(row["path"], []).append(row[column])
-        paper.setdefault(row["path"], []).append(row[f"{column}, paper"])
-    ends = (NONE, frozenset(range(1, run.layers + 1)))
-    levels = dict(zip(("AttnLRP", "CP-LRP"), _intervals(run, ends, column, protocol), strict=True))
-    printed = any(value is not None for values in paper.values() for value in values)
-    return {"paths": paths, "levels": levels, "paper": paper if printed else None}
-
-
 def not_run(runs: Sequence[AnyRun]) -> list[Row]:
     """The paper's classifiers without a run: `model`, `data`, `command`; none if all data are the user's."""
     command = "lrp-companion run {0} --model {1} --source hub --device cuda --out runs/{0}-bert"
@@ -197,11 +182,6 @@ def not_run(runs: Sequence[AnyRun]) -> list[Row]:
         for task, model in HUB.items()
         if (task, model) not in there and not (runs and all(run.own for run in runs))
     ]
-
-
-def defined_mean(values: np.ndarray) -> float:
-    defined = values[~np.isnan(values)]
-    return float(defined.mean()) if len(defined) else float("nan")
 
 
 def named(runs: Sequence[AnyRun]) -> list[AnyRun]:

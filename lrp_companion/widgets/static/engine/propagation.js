@@ -1,4 +1,4 @@
-// Layers backward, as `lrp_companion/propagation.py` walks them: by LRP under any set of bypassed layers,
+// Layers backward, as `lrp_companion/tape/encoder.py` walks them: by LRP under any set of bypassed layers,
 // half-open ones too, or by the gradient of the model itself.
 
 import { columnsOf, fours, Holder } from "./kernel.js";
