@@ -170,6 +170,7 @@ def same_logit(name: str, old: str, new: str, test: str, *, file: str = "loading
 
 
 followed = of("loading/comparison.py", "test_changed_network.py", title="changed network")
+OTHERWISE = "test_changed_network.py::test_a_change_that_the_way_back_does_not_know_is_refused"
 soft = of("methods/mask_gradient.py", "test_mask_gradient.py")
 kept = of("tape/attention.py", "test_mask_gradient.py")
 hybrid = of("methods/mask_gradient.py", "test_hybrid.py")
@@ -206,9 +207,12 @@ word_table = of("lab/word_table.py", "test_word_table.py")
 pairs = of("loading/texts.py", "test_texts.py")
 half = of("families/wiring.py", "test_half_precision.py")
 several = of("methods/common.py", "test_review_jobs.py")
-def seen(name: str, file: str, old: str, new: str) -> Mutation:
+def seen(name: str, file: str, old: str, new: str, test: str = "") -> Mutation:
     """A mutation that the tests of families that read images must see."""
-    return Mutation(f"images: {name}", file, old, new, ("test_vision.py",))
+    return Mutation(f"images: {name}", file, old, new, (f"test_vision.py{test}",))
+
+
+READ_AS = "::test_a_folder_is_read_as_the_network_in_memory"
 loaded = of("loading/classifier.py", "test_reading.py")
 MUTATIONS: list[Mutation] = [
     # half precision
@@ -378,7 +382,8 @@ MUTATIONS: list[Mutation] = [
     relative("the sum of products not stabilised",
              "g_scores = rules.stabiliser(scores, eps / 2) * g_scores", "pass"),
     relative("positions keep the content's share", "zip(reversed(of_scores), self.bias, strict=True)",
-             "zip((0.0, 0.0), self.bias, strict=True)"),
+             "zip((0.0, 0.0), self.bias, strict=True)",
+             "test_deberta.py::test_half_of_what_positions_enter_stays_there"),
     relative("distances the other way round", "queries.unsqueeze(-1) - keys.unsqueeze(-2)",
              "keys.unsqueeze(-2) - queries.unsqueeze(-1)", file="families/wiring.py"),
     relative("what the convolution reads gets nothing", "return g if beside is None else g + beside",
@@ -513,17 +518,20 @@ MUTATIONS: list[Mutation] = [
            f"{ANSWERS}words_grow_together_while_an_answer_goes_on"),
     pairs("a text that another thread cut", "if whole and all(all(one.attention_mask) for one in parts):",
           "if True:", "test_texts.py::test_threads_read_what_one_thread_reads"),
-    answer("all places have one class", "read=place, along=text", "read=1, along=text"),
+    answer("all places have one class", "read=place, along=text", "read=1, along=text",
+           "test_completion.py::test_all_places_of_a_tagger"),
     packed("LayerNorm without its residual", "(layer.mlp_branch_norm, layer.down(inner)).add_(x)",
            "(layer.mlp_branch_norm, layer.down(inner))"),
     rollout("product in the other order", "state = fused @ state", "state = state @ fused"),
     rollout("residual forgotten", "0.5 * (fused + torch.eye(", "1.0 * (fused + 0 * torch.eye("),
-    gradient("no baseline", "torch.where(special[None, :, None], word, start)", "torch.zeros_like(word)"),
+    gradient("no baseline", "torch.where(special[None, :, None], word, start)", "torch.zeros_like(word)",
+             "test_text_methods.py::test_integrated_gradients"),
     output("a margin with the wrong sign", "return chosen - others.amax(-1)",
            "return chosen + others.amax(-1)"),
     batch("padding counted as text", "< lengths[:, None]).long()", "<= lengths[:, None]).long()"),
     # own models and data
-    pairs("a special token's text is read as one", "if i in reserved and not mark]", "if i < 0]"),
+    pairs("a special token's text is read as one", "if i in reserved and not mark]", "if i < 0]",
+          "test_texts.py::test_a_special_token_that_is_typed_is_refused"),
     pairs("a tuple is two texts", "isinstance(given, tuple) and given and not isinstance(given, Texts)",
           "False"),
     Mutation("pairs: removals forget token types", "tape/packed.py",
@@ -554,9 +562,10 @@ MUTATIONS: list[Mutation] = [
                "frequencies_stay_in_float32"),
     same_logit("no text is compared again", "for text in texts:", "for text in ():",
                "all_texts_are_compared_if_asked", file="loading/comparison.py"),
-    followed("a changed module is not seen", "type(module) is kind and kind.forward is forward", "True"),
+    followed("a changed module is not seen", "type(module) is kind and kind.forward is forward", "True",
+             OTHERWISE),
     followed("another module is not seen", "now == then and module._modules == children", "now == then"),
-    followed("a hook is not seen", "if hook not in known", "if False"),
+    followed("a hook is not seen", "if hook not in known", "if False", OTHERWISE),
     followed("a change in place is not seen", "(id(p), p._version, p.dtype, p.device)",
              "(id(p), p.dtype, p.device)"),
     followed("a network is not read again", "if changed is not None:", "if False:",
@@ -639,12 +648,13 @@ MUTATIONS: list[Mutation] = [
     seen("ids of two images are one", "loading/classifier.py", "tuple(range(start, start + len(text)))",
          "tuple(range(len(text)))"),
     seen("pixels as they are", "loading/images.py", "return out[GIVEN][0].astype(np.float64)",
-         "return pixels.astype(np.float64)"),
+         "return pixels.astype(np.float64)", READ_AS),
     seen("floats as they are", "loading/images.py", "if named or (floats and self.processor is None):",
-         "if named or floats:"),
+         "if named or floats:", READ_AS),
     seen("floats are rescaled once more", "loading/images.py",
-         '({"do_rescale": False} if floats else {})', "{}"),
-    seen("floats that a processor shifts", "loading/images.py", "floats and getattr(", "False and getattr("),
+         '({"do_rescale": False} if floats else {})', "{}", READ_AS),
+    seen("floats that a processor shifts", "loading/images.py", "floats and getattr(", "False and getattr(",
+         "::test_a_processor_that_shifts_reads_no_floats"),
     seen("a baseline of zero vectors", "methods/gradient.py",
          "start = clf.encoder.embed(torch.zeros_like(ids))", "start = torch.zeros_like(word)"),
     spread("a layer where the one before it is", "tape/layer.py", "x, context = x.to(place),",
@@ -661,8 +671,8 @@ MUTATIONS: list[Mutation] = [
            "every_method_and_the_check[electra-False]"),
     edges("edges: no divisor", "cls(a / (1 - a).scatter(-1, largest, 1.0)", "cls(a / (1 - 0 * a)"),
     edges("edges: nothing is masked above", "[None if k <= number else masked for k", "[None for k"),
-    edges("secant: own queries count", "(effects * ~own if", "(effects if"),
-    edges("secant: special tokens keep the formula", 'if special == "exact":', "if False:"),
+    edges("secant: own queries count", "(effects * ~own if", "(effects if", "test_edges.py::TestSecant"),
+    edges("secant: special tokens keep the formula", 'if special == "exact":', "if False:", "test_edges.py::TestSecant"),
     cuts("a cut carries half", "else tokens, 0)", "else tokens, 0) + g / 2"),
     cuts("shares of the products are exchanged", "of_read, of_scores = self.shares",
          "of_scores, of_read = self.shares"),
@@ -672,7 +682,7 @@ MUTATIONS: list[Mutation] = [
               '{"special": attended.bool(),'),
     Mutation("two data sets: trainings are left out", "lab/paper/claims.py",
              "_smaller_gain(len(out) + 1, [*known, *trained_again])", "_smaller_gain(len(out) + 1, known)",
-             ("test_report.py",)),
+             ("test_report.py::test_a_smaller_gain_is_a_difference_of_two_means",)),
     Mutation("load: weights left over", "loading/reading.py", "if not _of_another_task(key, network)",
              "if False", ("test_model_folders.py",)),
     Mutation("GGUF: keys that nobody reads", "loading/formats.py",
@@ -755,8 +765,10 @@ MUTATIONS: list[Mutation] = [
            "default_rng([*text.key])"),
     shapley("one weight for all sizes", "comb(m, size))", "comb(m, 0))"),
     shapley("special tokens are players", "np.flatnonzero(~units.special)", "np.arange(len(units))"),
-    shapley("orders count as independent of their reverses", "/ len(pairs) ** 0.5", "/ len(gains) ** 0.5"),
-    shapley("an interaction adds one part", "both - left - right + neither", "both - left + right - neither"),
+    shapley("orders count as independent of their reverses", "/ len(pairs) ** 0.5", "/ len(gains) ** 0.5",
+            "test_shapley.py::test_standard_errors_cover_what_they_promise"),
+    shapley("an interaction adds one part", "both - left - right + neither", "both - left + right - neither",
+            "test_shapley.py::test_the_axioms"),
     symmetry("a bias of values counts twice", "out.bias.sub_(", "out.bias.add_("),
     symmetry("the words alone are shifted", "other.weight.sub_(shift)", "pass"),
     symmetry("keys are turned as queries are", "torch.linalg.inv(turns).mT)", "turns)"),
