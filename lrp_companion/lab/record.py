@@ -279,10 +279,10 @@ def _r_of_maps(part: Mapping[str, np.ndarray]) -> xr.DataArray:
     alike: dict[bytes, list[int]] = {}
     for k, word in enumerate(words):
         alike.setdefault(word.tobytes(), []).append(k)
-    for of in alike.values():  # texts of one length, with special tokens at the same places, at once
-        word, shape = words[of[0]], (len(of), len(methods), len(sites), 2, len(removals))
+    for group in alike.values():  # texts of one length, with special tokens at the same places, at once
+        word, shape = words[group[0]], (len(group), len(methods), len(sites), 2, len(removals))
         stacked, loos = (
-            np.array([[maps[k] for maps in by] for k in of], dtype=float)
+            np.array([[of[k] for of in by] for k in group], dtype=float)
             for by in (columns, [maps[n] for n in removals])
         )
         kept = {"all": word | True, "no-special": word, "no-first": np.arange(len(word)) > 0}
@@ -294,7 +294,7 @@ def _r_of_maps(part: Mapping[str, np.ndarray]) -> xr.DataArray:
             for s, statistic in enumerate(STATISTICS):
                 raw = cross_correlation(seen, judges, statistic)
                 both = np.stack([raw, np.where(signs == 0, np.nan, signs * raw)], 2)
-                out[:, :, t, :, :, s, of] = both.reshape(shape)  # texts first
+                out[:, :, t, :, :, s, group] = both.reshape(shape)  # texts first
     return xr.DataArray(out, {**axes, "text": texts}, [*axes, "text"], name="r")
 
 
