@@ -92,7 +92,7 @@ $(VENV)/%.stamp: pyproject.toml book/pyproject.toml constraints.txt | $(BIN)/pyt
 	$(PIP) setuptools
 	@$(BIN)/python packaging/torch_build.py $(TORCH)
 	$(PIP) --no-build-isolation --editable '.[$*]' --editable ./book
-	@touch $@
+	@touch $@ $(if $(filter dev,$*),$(VENV)/book.stamp)  # dev has all of book
 
 $(BIN)/python:
 	@for candidate in $(or $(PYTHON),python3 python3.14 python3.13 python3.12 python3.11); do \

@@ -318,8 +318,8 @@ def test_the_embedded_model_agrees_and_8_bits_cost_little(companion_stage: Any, 
 
 def test_every_character_is_what_the_tokenizer_makes_of_it(companion_stage: Any) -> None:
     clf, _ = companion_stage
-    backend = clf.tokenizer.backend_tokenizer
-    kinds = browser_tokenizer.character_kinds(backend, json.loads(backend.to_str())["normalizer"])
+    state = json.loads(clf.tokenizer.backend_tokenizer.to_str())
+    kinds = browser_tokenizer.character_kinds(state["normalizer"])
     t = browser_tokenizer
     cases = {"a": 0, "\0": t.DROPPED, "!": t.PUNCTUATION, "\u0301": t.ACCENT, "電": t.ALONE}
     cases |= {"\t": t.SPACE + t.BETWEEN, " ": t.SPACE + t.BETWEEN}

@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
-from lrp_exercises import check
+from lrp_exercises import check, checking
 from lrp_exercises.cards import compiled
 from lrp_exercises.catalogue import EXERCISES
 from lrp_exercises.checking import examine
@@ -135,7 +136,8 @@ def answers() -> list[dict[str, str]]:
     for name, exercise in EXERCISES.items():
         for kind, text, function in mutants(exercise.solution):
             result = check(name, function)
-            right = bool(examine(exercise, function, seed=11))
+            with patch.object(checking, "_explain", return_value=""):  # the verdict alone is asked for
+                right = bool(examine(exercise, function, seed=11))
             row = {"exercise": name, "change": kind, "answer": text.partition("\n")[2].strip() or text}
             row["told"] = "right" if result.passes else told(name, result.message)
             row["fresh"] = "right" if right else "wrong"

@@ -17,8 +17,6 @@ import venv
 import zipfile
 from pathlib import Path
 
-from travel import chapters
-
 ROOT = Path(__file__).resolve().parent.parent
 TWINE = "twine==6.2.0"
 SCRIPT = '''"""A model of three classes in memory, explained by words; typed."""
@@ -138,12 +136,12 @@ def with_numpy_alone(visit: Visit, wheel: Path) -> None:
 def own(visit: Visit) -> None:
     """A model and data of one's own in an environment made from wheels."""
     folder = visit.folder
-    visit.step("wheels", sys.executable, ROOT / "packaging" / "build.py", "dist")
+    venv.create(folder / "env", with_pip=True)
+    visit.step("wheels", visit.bin / "python", ROOT / "packaging" / "build.py", "dist")
     code, model = (visit.wheel(name) for name in ("lrp_companion", "lrp_companion_model"))
     assert code.stat().st_size < 2e6, "a release of the code stays under 2 MB"
     held = {file.partition("/")[0] for file in zipfile.ZipFile(code).namelist()}
     assert {part.partition("-")[0] for part in held} == {"lrp_companion"}, "nothing of the book is in it"
-    venv.create(folder / "env", with_pip=True)
     visit.pip("twine", TWINE)
     visit.step("twine check", visit.bin / "twine", "check", "--strict", *sorted((folder / "dist").iterdir()))
     visit.pip("the code alone", code)
@@ -175,6 +173,8 @@ def main(part: str = "", place: str = "", which: str = "1/1") -> None:
         if part != "chapters":
             own(visit)
         if part != "own":
+            from travel import chapters  # "own" needs nothing that is not in Python
+
             visit.pip("the book's tools", f"{visit.wheel('lrp_companion')}[book]")
             chapters(visit.bin / "python", visit.folder, which=which)
             with_numpy_alone(visit, visit.wheel("lrp_exercises"))

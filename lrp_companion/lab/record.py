@@ -273,20 +273,26 @@ def _r_of_maps(part: Mapping[str, np.ndarray]) -> xr.DataArray:
     columns = [maps.get(m if s == "word" else f"{m}+position", maps[m]) for m in methods for s in sites]
     texts = np.sort(part["example"])
     out = np.full((*map(len, axes.values()), len(texts)), np.nan)
-    for k, word in enumerate(_by_text(part, "word")):
+    words = _by_text(part, "word")
+    alike: dict[bytes, list[int]] = {}
+    for k, word in enumerate(words):
+        alike.setdefault(word.tobytes(), []).append(k)
+    for group in alike.values():  # texts of one length, with special tokens at the same places, at once
+        word, shape = words[group[0]], (len(group), len(methods), len(sites), 2, len(removals))
         stacked, loos = (
-            np.stack([of[k] for of in by]).astype(float) for by in (columns, [maps[n] for n in removals])
+            np.array([[of[k] for of in by] for k in group], dtype=float)
+            for by in (columns, [maps[n] for n in removals])
         )
         kept = {"all": word | True, "no-special": word, "no-first": np.arange(len(word)) > 0}
         for t, tokens in enumerate(axes["tokens"]):
             if kept[tokens].sum() < 2:
                 continue
-            seen, judges = stacked[:, kept[tokens]], loos[:, kept[tokens]]
-            signs = np.sign(seen.sum(-1))[:, None] * np.sign(judges.sum(-1))
+            seen, judges = stacked[..., kept[tokens]], loos[..., kept[tokens]]
+            signs = np.sign(seen.sum(-1))[..., None] * np.sign(judges.sum(-1))[:, None]
             for s, statistic in enumerate(STATISTICS):
                 raw = cross_correlation(seen, judges, statistic)
-                both = np.stack([raw, np.where(signs == 0, np.nan, signs * raw)], 1)
-                out[:, :, t, :, :, s, k] = both.reshape(len(methods), len(sites), 2, len(removals))
+                both = np.stack([raw, np.where(signs == 0, np.nan, signs * raw)], 2)
+                out[:, :, t, :, :, s, group] = both.reshape(shape)  # texts first
     return xr.DataArray(out, {**axes, "text": texts}, [*axes, "text"], name="r")
 
 

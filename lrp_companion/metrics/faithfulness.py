@@ -432,7 +432,7 @@ def agreement_grid(
 
 
 def cross_correlation(a: np.ndarray, b: np.ndarray, statistic: str) -> np.ndarray:
-    """Correlation of every row of `a` (A, T) with every row of `b` (B, T), shape (A, B).
+    """Correlation of every row of `a` (..., A, T) with every row of `b` (..., B, T), shape (..., A, B).
 
     NaN for rows that are constant or hold NaN.
     """
@@ -441,11 +441,12 @@ def cross_correlation(a: np.ndarray, b: np.ndarray, statistic: str) -> np.ndarra
     for rows in (real_array("cross_correlation", "maps", maps) for maps in (a, b)):
         fine = np.asarray(np.isfinite(rows).all(-1))
         fine[fine] = np.ptp(rows[fine], axis=-1) > 0
+        of = directions(rows[fine], statistic)
+        vectors.append(np.zeros((*fine.shape, of.shape[-1])))
+        vectors[-1][fine] = of
         defined.append(fine)
-        vectors.append(directions(rows[fine], statistic))
-    out = np.full((len(a), len(b)), np.nan)
-    out[np.ix_(*defined)] = np.clip(vectors[0] @ vectors[1].T, -1, 1)
-    return out
+    r = np.clip(vectors[0] @ vectors[1].mT, -1, 1)
+    return np.where(defined[0][..., None] & defined[1][..., None, :], r, np.nan)
 
 
 def at_map(

@@ -35,7 +35,7 @@ def tokenizer_data(clf: Classifier, max_tokens: int) -> dict[str, Any]:
     vocabulary = _by_id(clf, pieces, state["added_tokens"])
     before, after = _around(clf)
     added = _added(clf, backend, state["added_tokens"])
-    characters = character_kinds(backend, normalizer) | STACKED * _stacked()
+    characters = character_kinds(normalizer) | STACKED * _stacked()
     if any(token["alone"] for tokens in added for token in tokens):
         characters |= WORD * _word_characters()
     return {
@@ -142,20 +142,28 @@ def _changed(name: str) -> dict[str, str]:
     return out
 
 
-def character_kinds(backend: Any, normalizer: dict[str, Any]) -> np.ndarray:
+def character_kinds(normalizer: dict[str, Any]) -> np.ndarray:
     """Return for every code point what the tokenizer does with it, a sum of kinds, by trying it.
 
     The normaliser follows another version of Unicode than a browser does, so no list of categories would do.
     """
-    kinds = _normalised_kinds(normalizer["clean_text"], normalizer["handle_chinese_chars"]).copy()
+    return _normalised_kinds(normalizer["clean_text"], normalizer["handle_chinese_chars"]) | _split_kinds()
+
+
+@functools.cache
+def _split_kinds() -> np.ndarray:
+    """The kinds that are the pre-tokenizer's, which has no options."""
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+
+    kinds = np.zeros(0x110000, dtype=np.uint8)
     for some in _codes(range(len(kinds))):
         text = MARK + MARK.join(map(chr, some)) + MARK
-        covered = {span for _, span in backend.pre_tokenizer.pre_tokenize_str(text)}
+        covered = {span for _, span in BertPreTokenizer().pre_tokenize_str(text)}
         inside = np.zeros(len(text), dtype=bool)
         for first, last in covered:
             inside[first:last] = True
         alone = [(place, place + 1) in covered for place in range(1, len(text), 2)]
-        kinds[some] |= (PUNCTUATION * np.array(alone) + BETWEEN * ~inside[1::2]).astype(np.uint8)
+        kinds[some] = PUNCTUATION * np.array(alone) + BETWEEN * ~inside[1::2]
     return kinds
 
 
