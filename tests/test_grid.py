@@ -58,6 +58,8 @@ def test_rows_with_nan_or_infinity_are_undefined_and_leave_the_others_alone(stat
     a[1, 3], b[2, 0], a[4] = NAN, np.inf, 2.5
     correlations = cross_correlation(a, b, statistic)
     assert np.isnan(correlations[[1, 4]]).all() and np.isnan(correlations[:, 2]).all()
+    two_texts = cross_correlation(np.stack([a, 2 * a[::-1]]), np.stack([b, b]), statistic)
+    np.testing.assert_allclose(two_texts, [correlations, correlations[::-1]], rtol=0, atol=1e-12)
     rest = np.ix_([0, 2, 3], [0, 1, 3])
     assert np.array_equal(correlations[rest], whole[rest]) or np.allclose(
         correlations[rest], whole[rest], atol=1e-14, rtol=0
