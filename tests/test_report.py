@@ -593,12 +593,15 @@ def test_trainings_are_nested_in_encoders_which_have_one_weight_each(three):
     assert parts(summary(alone).iloc[0].d) == pytest.approx(by_hand([-0.1, 0.0, 0.1]), abs=1e-6)
 
 
-def test_the_report_has_the_primary_analysis(three, tmp_path, capsys):
+def test_the_report_has_the_primary_analysis_in_every_form(three, tmp_path, capsys):
     assert main(["report", str(three), "--out", str(tmp_path / "out")]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "Primary analysis" in told and "by rank: mean r" in told and "name without -seed-1" in told
-    latex = (tmp_path / "out" / "methods-b.tex").read_text()
-    assert latex.startswith("\\begin{tabular}") and "cp-lrp" in latex
+    rows = list(csv.DictReader((tmp_path / "out" / "primary.csv").open()))
+    assert len(rows) == 4 * (1 + 3) and float(rows[0]["d"]) == pytest.approx(0.1, abs=1e-6)
+    latex = (tmp_path / "out" / "primary.tex").read_text()
+    assert latex.startswith("\\begin{tabular}") and "0.100 [" in latex
+    assert "cp-lrp" in (tmp_path / "out" / "methods-b.tex").read_text()
     methods = list(csv.DictReader((tmp_path / "out" / "methods-b.csv").open()))
     assert {row["statistic"] for row in methods} == {"pearson", "spearman"}
 

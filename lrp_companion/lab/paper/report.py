@@ -14,7 +14,7 @@ import pandas as pd
 from lrp_companion.checks import SourceError, as_path
 from lrp_companion.lab.load import AnswerRun, AnyRun, MnistRun, TextRun
 from lrp_companion.lab.paper.claims import Claim, claims
-from lrp_companion.lab.paper.primary import MARGIN, UNDECIDED, by_training, leads_by_data, summary
+from lrp_companion.lab.paper.primary import MARGIN, UNDECIDED, ahead, by_training, leads_by_data, summary
 from lrp_companion.lab.paper.tables import (
     BASE_LAYERS,
     MAP_SUFFIXES,
@@ -265,6 +265,16 @@ def _claim_text(claim: Claim) -> str:
     return "\n".join([*lines, *([_wrap(f"    {claim.why}", "    ")] if claim.why else [])])
 
 
+def primary_rows(runs: Sequence[AnyRun]) -> list[Row]:
+    """The primary analysis: by data and reading the summary, then the mean difference of each training."""
+    rows = []
+    for data, of in leads_by_data(runs).items():
+        for key, each in {("all", "all"): summary(of).d, **dict(by_training(of).iterrows())}.items():
+            of_one = {"data": data, "encoder": key[0], "training": key[1]}
+            rows += [of_one | {"reading": name, "d": d, "ahead": ahead(d)} for name, d in each.items()]
+    return rows
+
+
 # -- files ---------------------------------------------------------------------------------------------------
 
 
@@ -275,7 +285,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "
 def write_report(runs: Sequence[AnyRun], folder: str | Path) -> list[Path]:
     """Write the whole report: `report.txt`, and of every run on texts its tables (CSV, LaTeX)."""
     known, place = _some(runs), as_path("report", "folder", folder)
-    files, tables = {"report.txt": report(runs).encode()}, dict[str, list[Row]]()
+    files, tables = {"report.txt": report(runs).encode()}, {"primary": primary_rows(known)}
     for run in known:
         stem, of = _stem(run), {"run": run.name, "model": run.model}
         if isinstance(run, AnswerRun):
