@@ -3,11 +3,11 @@
 Each method of the package is one row here, so that tables and figures of finished runs need no model; its
 function is the one that is decorated with this name, in any file of `methods`. Your own method needs no row:
 
->>> @method("constant", label="the same for all", passes=1)
+>>> @method("constant", label="the same for all")
 ... def constant(clf, texts, targets, *, value=1.0, progress=None):
 ...     raise NotImplementedError
->>> method_named("constant").options, label_of("constant"), passes_of("constant", {}, 20)
-(('progress', 'value'), 'the same for all', 1.0)
+>>> method_named("constant").options, label_of("constant")
+(('progress', 'value'), 'the same for all')
 >>> forget("constant")
 """
 
@@ -32,14 +32,11 @@ import numpy as np
 
 from lrp_companion.checks import InputError, on_cpu
 
-Passes = float | Callable[[Mapping[str, Any], int], float]
 Function = TypeVar("Function", bound=Callable[..., Any])
 SHARED = ("batch_tokens", "progress")
 """Options of every method of a `Request` that no record depends on."""
 TAKEN = {"output": "logit", "unit": "token"}
 """Choices that several methods take, with their defaults."""
-PASSES = 10.0
-"""Passes of a method by one gradient: three outputs, a forward and a backward pass each, roughly."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +57,6 @@ class Method:
     ----------
     name : as `attribute(method=...)` takes it.
     label : as tables and figures print it.
-    passes : about how many forward passes one text costs in a run, all outputs together; a backward pass
-        counts as two. A number, or a function of the options and the number of tokens.
     outputs : "every": a run explains logit, margin and probability; "logit": only the logit, because every
         further output would cost the whole method again; "none": the scores do not depend on the output.
     dial : the option that buys more passes; figures join the points of a method along it.
@@ -74,7 +69,6 @@ class Method:
 
     name: str
     label: str
-    passes: Passes
     outputs: str = "every"
     dial: str | None = None
     style: Style | None = None
@@ -95,47 +89,27 @@ class Method:
         return tuple(sorted({*self.defaults, *(SHARED if self.takes is not None else ())}))
 
 
-def _gradient_passes(options: Mapping[str, Any], tokens: int) -> float:
-    groups = options.get("groups", 1)
-    return 3.0 * (tokens if groups == "all" else groups)
-
-
-def _hybrid_passes(options: Mapping[str, Any], tokens: int) -> float:
-    return _gradient_passes(options, tokens) + options.get("exact", 4)
-
-
-def _sampled_passes(options: Mapping[str, Any], _: int) -> float:
-    return options.get("budget", 8)
-
-
-def _subset_passes(options: Mapping[str, Any], tokens: int) -> float:
-    players = max(tokens - 2, 1)  # [CLS] and [SEP] always stay
-    if players <= options.get("exact", 12):
-        return 2.0**players
-    return options.get("permutations", 128) * (players - 1.0) + 2.0
-
-
-def _row(name: str, label: str, passes: Passes, drawn: tuple[str, str, Any], **more: Any) -> Method:
+def _row(name: str, label: str, drawn: tuple[str, str, Any], **more: Any) -> Method:
     """A method of this package; `drawn` is its colour, marker and dash. A dial means only the logit."""
     outputs = "logit" if "dial" in more else "every"
-    return Method(name, label, passes, style=Style(label, *drawn), **{"outputs": outputs, **more})
+    return Method(name, label, style=Style(label, *drawn), **{"outputs": outputs, **more})
 
 
 PACKAGE = (
-    _row("loo", "LOO", lambda _, tokens: tokens + 1.0, ("#1b1b1b", "o", "-")),
-    _row("ig", "IG", lambda o, _: 3.0 * o.get("n_steps", 50), ("#1f6f8b", "^", (0, (6, 2))), dial="n_steps"),
-    _row("gradient-x-input", "gradient x input", PASSES, ("#8a4b3d", "v", (0, (6, 2, 1, 2)))),
-    _row("rollout", "rollout", PASSES, ("#6a6a6a", "s", (0, (1, 1.5))), outputs="none"),
-    _row("attnlrp", "AttnLRP", PASSES, ("#6b3fb0", "D", "-")),
-    _row("cp-lrp", "CP-LRP", PASSES, ("#00755e", "X", (0, (3, 1.5)))),
-    _row("pa-lrp", "PA-LRP", PASSES, ("#a8216b", "P", (0, (4, 1.5, 1, 1.5)))),
-    _row("key-cut", "key cut", PASSES, ("#2b4fa8", "8", (0, (9, 1, 1, 1)))),
-    _row("lrp", "LRP", PASSES, ("#5d5d8a", "p", (0, (2, 1)))),
-    _row("mask-gradient", "mask gradient", _gradient_passes, ("#946500", "*", (0, (8, 2))), dial="groups"),
-    _row("secant-mask-gradient", "secant mask gradient", PASSES, ("#b8560f", ">", (0, (5, 1)))),
-    _row("hybrid", "hybrid", _hybrid_passes, ("#3d6b1f", "h", (0, (5, 1, 1, 1, 1, 1))), dial="exact"),
-    _row("sampled-loo", "sampled LOO", _sampled_passes, ("#30616b", "d", (0, (1, 3))), dial="budget"),
-    _row("shapley", "Shapley", _subset_passes, ("#5c5200", "<", (0, (7, 1, 1, 1))), dial="permutations"),
+    _row("loo", "LOO", ("#1b1b1b", "o", "-")),
+    _row("ig", "IG", ("#1f6f8b", "^", (0, (6, 2))), dial="n_steps"),
+    _row("gradient-x-input", "gradient x input", ("#8a4b3d", "v", (0, (6, 2, 1, 2)))),
+    _row("rollout", "rollout", ("#6a6a6a", "s", (0, (1, 1.5))), outputs="none"),
+    _row("attnlrp", "AttnLRP", ("#6b3fb0", "D", "-")),
+    _row("cp-lrp", "CP-LRP", ("#00755e", "X", (0, (3, 1.5)))),
+    _row("pa-lrp", "PA-LRP", ("#a8216b", "P", (0, (4, 1.5, 1, 1.5)))),
+    _row("key-cut", "key cut", ("#2b4fa8", "8", (0, (9, 1, 1, 1)))),
+    _row("lrp", "LRP", ("#5d5d8a", "p", (0, (2, 1)))),
+    _row("mask-gradient", "mask gradient", ("#946500", "*", (0, (8, 2))), dial="groups"),
+    _row("secant-mask-gradient", "secant mask gradient", ("#b8560f", ">", (0, (5, 1)))),
+    _row("hybrid", "hybrid", ("#3d6b1f", "h", (0, (5, 1, 1, 1, 1, 1))), dial="exact"),
+    _row("sampled-loo", "sampled LOO", ("#30616b", "d", (0, (1, 3))), dial="budget"),
+    _row("shapley", "Shapley", ("#5c5200", "<", (0, (7, 1, 1, 1))), dial="permutations"),
 )
 """The methods of this package, one row each, in the order in which they are listed."""
 METHODS = {row.name: row for row in PACKAGE}
@@ -146,7 +120,6 @@ def method(
     name: str,
     *,
     label: str | None = None,
-    passes: Passes = float("nan"),
     outputs: str = "every",
     dial: str | None = None,
     style: Style | None = None,
@@ -171,7 +144,7 @@ def method(
     if known is not None and known.function is not None:
         hint = "choose another name, or forget one of yours with lrp_companion.registry.forget"
         raise InputError("method", got=f"{name!r} twice", expected="a name for each method", hint=hint)
-    row = known or Method(name, label or name, passes, outputs, dial, style)
+    row = known or Method(name, label or name, outputs, dial, style)
 
     def register(function: Function) -> Function:
         METHODS[name] = replace(row, function=function, takes=takes, fixed=fixed or {})
@@ -187,7 +160,7 @@ def forget(name: str) -> None:
 
 def method_named(name: str) -> Method:
     """Return the entry of a method; for an unregistered one, only its name."""
-    return METHODS.get(name) or Method(name, name, float("nan"))
+    return METHODS.get(name) or Method(name, name)
 
 
 INSTALLED = ("<frozen", sysconfig.get_path("stdlib"), str(Path(__file__).parent))
@@ -292,13 +265,3 @@ def _read(code: CodeType, known: Mapping[str, Any]) -> list[Any]:
 def label_of(name: str) -> str:
     """A method's name as tables and figures print it."""
     return method_named(name).label
-
-
-def passes_of(name: str, options: Mapping[str, Any], tokens: int) -> float:
-    """Return the approximate cost of a method on a text in forward passes; a backward pass counts as two.
-
-    >>> passes_of("ig", {"n_steps": 50}, 20), passes_of("mask-gradient", {"groups": "all"}, 20)
-    (150.0, 60.0)
-    """
-    passes = method_named(name).passes
-    return float(passes(options, tokens)) if callable(passes) else float(passes)

@@ -17,7 +17,7 @@ from lrp_companion.lab.load import load_run
 from lrp_companion.lab.review_jobs import TextJobs
 from lrp_companion.methods import options_of
 from lrp_companion.methods.common import attribution
-from lrp_companion.registry import METHODS, PACKAGE, forget, label_of, method, passes_of
+from lrp_companion.registry import METHODS, PACKAGE, forget, label_of, method
 from lrp_companion.sources import load_dataset
 
 
@@ -25,18 +25,12 @@ from lrp_companion.sources import load_dataset
 def length() -> Iterator[str]:
     """A method of a user: a token's score is its length times a number."""
 
-    @lrp.method("length", label="token length", passes=lambda options, tokens: 2.0 + tokens, outputs="none")
-    def length(
-        clf, texts, targets, *, times: float = 1.0, progress: bool | None = None
-    ) -> list[lrp.Attribution]:
+    @lrp.method("length", label="token length", outputs="none")
+    def length(clf, texts, targets, *, times: float = 1.0, progress=None) -> list[lrp.Attribution]:
         return [
             attribution(
-                clf,
-                text,
-                np.array([times * len(token) for token in text.tokens]),
-                method="length",
-                target=target or 0,
-                logit=0.0,
+                *(clf, text, times * np.array([len(token) for token in text.tokens])),
+                **{"method": "length", "target": target or 0, "logit": 0.0},
                 choices={"times": times},
                 details={"passes": (0, 0)},
             )
@@ -76,7 +70,7 @@ def test_a_run_knows_it(clf, length: str, tmp_path) -> None:
 def test_a_name_of_the_package_cannot_be_taken() -> None:
     row = METHODS["ig"]
     with pytest.raises(InputError, match="'ig' twice"):
-        method("ig", label="mine", passes=1)
+        method("ig", label="mine")
     for name in ("mine:x", "a,b", "", "a b", None):  # the command could not read them
         with pytest.raises(InputError, match="a name without spaces, colons and commas"):
             lrp.rule_set(name)
@@ -106,4 +100,4 @@ def test_a_rule_set_is_lrp_with_its_layers(clf, upper: str) -> None:
     (other,) = lrp.attribute(clf, TEXTS[0], method="attnlrp", epsilon=0.1, site="embedding")
     assert np.array_equal(record.scores, same.scores) and not np.allclose(record.scores, other.scores)
     assert record.method == upper and record.choices == same.choices
-    assert label_of(upper) == "upper half" and passes_of(upper, {}, 9) == passes_of("lrp", {}, 9)
+    assert label_of(upper) == "upper half"

@@ -21,7 +21,6 @@ from lrp_companion.loading.classifier import Classifier, load_classifier
 from lrp_companion.methods import perturbation as module
 from lrp_companion.methods import removal_evaluator
 from lrp_companion.methods.perturbation import interactions_of, shapley_of, subsets
-from lrp_companion.registry import passes_of
 from lrp_companion.schema import REMOVALS
 
 TEXT = "a film of rare grace"
@@ -217,8 +216,6 @@ def test_no_subset_is_run_twice(clf: Classifier, monkeypatch: pytest.MonkeyPatch
     assert len(seen) == len(set(seen)) == sum(record.details["passes"][0] for record in records)
     if exact:
         assert len(seen) == 2**5 + 2 + 2**10
-        assert passes_of("shapley", {}, 7) == 2**5
-    assert passes_of("shapley", {"exact": 0, "permutations": 40}, 7) == 40 * 4 + 2
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str], model_folder: Any, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from lrp_companion.methods.common import (
     targets_of,
     to_numpy,
 )
-from lrp_companion.registry import PASSES, Style, called, method, print_of
+from lrp_companion.registry import Style, called, method, print_of
 from lrp_companion.schema import Lattice
 from lrp_companion.tape.attention import HALVES, PATHS, PathCut, Shares
 from lrp_companion.tape.encoder import MEMORY, all_masks, as_recorded, parts_and_angles, relevance_parts
@@ -311,7 +311,7 @@ def rule_set(
                 expected, hint = f"some of {', '.join(takes)}", "name what it needs, give others a default"
                 raise InputError("rule_set", got=got, expected=expected, hint=hint)
     of = RuleSet(name, bypass, site, cut, shares, dict(rules or {}))
-    return _register(of, label=label, passes=PASSES, style=style)
+    return _register(of, label=label, style=style)
 
 
 attnlrp = _register(RuleSet("attnlrp"))
