@@ -27,15 +27,11 @@ def length() -> Iterator[str]:
 
     @lrp.method("length", label="token length", outputs="none")
     def length(clf, texts, targets, *, times: float = 1.0, progress=None) -> list[lrp.Attribution]:
-        return [
-            attribution(
-                *(clf, text, times * np.array([len(token) for token in text.tokens])),
-                **{"method": "length", "target": target or 0, "logit": 0.0},
-                choices={"times": times},
-                details={"passes": (0, 0)},
-            )
-            for text, target in zip(texts, targets, strict=True)
-        ]
+        scores = [np.array([times * len(token) for token in text.tokens]) for text in texts]
+        more = {"method": "length", "logit": 0.0, "choices": {"times": times}}
+        more |= {"details": {"passes": (0, 0)}}
+        given = zip(texts, scores, targets, strict=True)
+        return [attribution(clf, text, of, target=target or 0, **more) for text, of, target in given]
 
     yield "length"
     forget("length")
