@@ -92,6 +92,9 @@ def test_tokens_have_the_methods_that_are_asked_for_and_no_others() -> None:
     np.testing.assert_array_equal(frame[sinks], np.concatenate(maps))
     with pytest.raises(lrp.InputError, match="method atnlrp;"):
         record.tokens(methods=["attnlrp", "atnlrp"])
+    assert {*record.tokens(methods="attnlrp")} - {*frame} == {"attnlrp"}
+    with pytest.raises(lrp.InputError, match="got site 'words'"):
+        record.tokens(site="words")
 
 
 def test_a_record_that_is_not_there_is_told() -> None:

@@ -11,6 +11,7 @@ import fnmatch
 import hashlib
 import io
 import json
+import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -101,9 +102,9 @@ checkout by `python3 packaging/build.py WHEELS`.
     python -m pip install --find-links WHEELS --no-deps lrp-companion-model
     jupyter lab
 
-Open the notebook next to this file; it runs in two or three minutes. A record may hold fewer methods and
-columns here than its manifest names: what the chapter draws. Whole it is in a checkout and in a release.
-Links to other chapters and pages work in the book.
+Open the notebook next to this file, beside its results; it comes without outputs and runs in a minute or
+two. A record may hold fewer methods and columns here than its manifest names: what the chapter draws. Whole
+it is in a checkout and in a release. Links to other chapters and pages work in the book.
 """
 
 
@@ -120,6 +121,9 @@ def write_chapter(notebook: Path, opened: Iterable[str], records: Path, target: 
     for cell in chapter.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
+        else:  # what only the book reads: labels, and links that take a chapter's title
+            text = re.sub(r"^\([\w-]+\)=\n", "", cell.source, flags=re.MULTILINE)
+            cell.source = re.sub(r"\[\]\(0(\d)_", r"[chapter \1](0\1_", text)
     drawn = DRAWN.get(notebook.stem.partition("_")[0], {})
     files = {name_of(records / file, records): files_of(records / file) for file in opened}
     target.parent.mkdir(parents=True, exist_ok=True)

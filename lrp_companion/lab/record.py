@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from lrp_companion.checks import InputError, SourceError, extra
+from lrp_companion.checks import InputError, SourceError, choose, extra
 from lrp_companion.lab.load import MAPS, AnswerRun, AnyRun, Run, TextRun, load_run, nearby
 from lrp_companion.metrics import bootstrap_mean
 from lrp_companion.metrics.faithfulness import cross_correlation
@@ -111,7 +111,9 @@ class Record:
         column for each method, or for these, its relevance at a site. For records that keep their maps, also
         of Shapley values, whose "tokens" are units.
         """
-        frames = {name: _tokens(_arrays(part, methods), site, methods) for name, part in self.parts.items()}
+        choose("Record.tokens", "site", site, tuple(ENDS))
+        asked = [methods] if isinstance(methods, str) else methods
+        frames = {name: _tokens(_arrays(part, asked), site, asked) for name, part in self.parts.items()}
         named = [frame.assign(training=name) for name, frame in frames.items()]
         out = pd.concat(named, ignore_index=True)
         return out if len(self.parts) > 1 else out.drop(columns="training")
@@ -171,7 +173,7 @@ def open_record(name: str, *, results: str | os.PathLike[str] = "results", addre
     if not parts:
         no_address = "" if address else f", and {RECORDS} names no address to fetch it from"
         got, expected = f"{name!r}, not in {folder}{no_address}", "a record, such as sst2-12"
-        hint = "results/README.md lists them; a zip has what its chapter draws"
+        hint = "keep a chapter's notebook beside its zip's results; in a checkout results/README.md lists all"
         raise SourceError("open_record", got=got, expected=expected, hint=hint)
     return Record(name, folder, parts)
 
@@ -345,7 +347,10 @@ def _tokens(part: Any, site: str, methods: Collection[str] | None) -> pd.DataFra
     lacks = [f"method {name}" for name in methods or () if name not in (*named, "loo")]
     lacks += [] if not named or any(name.endswith(ENDS[site]) for name in maps) else [f"site {site}"]
     if lacks:
-        known, hint = "methods and sites of this record", "tokens() has all methods, at the words"
+        known, hint = (
+            f"some of {', '.join(named)}, at a site that they have",
+            "tokens() has all, at the words",
+        )
         raise InputError("Record.tokens", got=", ".join(lacks), expected=known, hint=hint)
     named = [name for name in named if methods is None or name in methods]
     columns = {"special": [~of for of in word], "loo": maps[LOO]}
