@@ -347,11 +347,8 @@ def _tokens(part: Any, site: str, methods: Collection[str] | None) -> pd.DataFra
     lacks = [f"method {name}" for name in methods or () if name not in (*named, "loo")]
     lacks += [] if not named or any(name.endswith(ENDS[site]) for name in maps) else [f"site {site}"]
     if lacks:
-        known, hint = (
-            f"some of {', '.join(named)}, at a site that they have",
-            "tokens() has all, at the words",
-        )
-        raise InputError("Record.tokens", got=", ".join(lacks), expected=known, hint=hint)
+        known = f"some of {', '.join(named)}, at a site that they have"
+        raise InputError("Record.tokens", got=", ".join(lacks), expected=known, hint="tokens() has all")
     named = [name for name in named if methods is None or name in methods]
     columns = {"special": [~of for of in word], "loo": maps[LOO]}
     columns |= {name: maps.get(f"{name}{ENDS[site]}", maps[name]) for name in named}
