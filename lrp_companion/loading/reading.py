@@ -360,7 +360,8 @@ def read(files: Readable, tokenizer: Any) -> tuple[Any, Any]:
         got = f"{name!r} of family {config.model_type!r}, saved as {', '.join(config.architectures or [])}"
         known = config.model_type in FAMILIES
         expected = f"a class that ends in {', '.join(TASKS)}" if known else f"one of {', '.join(FAMILIES)}"
-        raise ModelError("load_classifier", got=got, expected=expected, hint="choose one, or tell a wiring by lrp.family")
+        hint = "choose one, or tell a wiring by lrp.family"
+        raise ModelError("load_classifier", got=got, expected=expected, hint=hint)
     network, report = files.network(config)
     images = network.main_input_name == "pixel_values"
     if tokenizer is None:
