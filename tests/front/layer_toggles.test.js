@@ -6,6 +6,7 @@ import { load, modelOf, packed, randomFrom } from "./load.js";
 const {
   accept,
   agreements,
+  amountsInForce,
   bestMask,
   computedBefore,
   corner,
@@ -13,6 +14,8 @@ const {
   obstacle,
   pathMasks,
   range,
+  removalInWords,
+  rOf,
   sentenceOf,
   shared,
   tidy,
@@ -95,6 +98,12 @@ Deno.test("with a model in the page an address may hold texts and a class", () =
   for (const [key, value] of bad) assert.ok(!accept(key, value, model), `${key} ${value}`);
 });
 
+Deno.test("switches are amounts of 0 and 1; half-open layers have their own", () => {
+  const state = { data, mode: "switches", bypassed: [2], amounts: [0.5, 0.5, 0.5] };
+  assert.deepEqual(amountsInForce(modelOf(state)), [0, 1, 0]);
+  assert.deepEqual(amountsInForce(modelOf({ ...state, mode: "half-open" })), [0.5, 0.5, 0.5]);
+});
+
 Deno.test("the three paths begin and end where the paper's do", () => {
   const [front, back, single] = pathMasks(3);
   const of = (/** @type {{ k: number, mask: number[] }[]} */ path) =>
@@ -102,6 +111,16 @@ Deno.test("the three paths begin and end where the paper's do", () => {
   assert.deepEqual(of(front), [[0, ""], [1, "1"], [2, "1,2"], [3, "1,2,3"]]);
   assert.deepEqual(of(back), [[1, "1,2,3"], [2, "2,3"], [3, "3"], [4, ""]]);
   assert.deepEqual(of(single), [[1, "1"], [2, "2"], [3, "3"]]);
+});
+
+Deno.test("a removal takes from the logit what LOO says", () => {
+  const known = { tokens: ["[CLS]", "fine"], logit: 2.5, label: "good", maps: { loo: [0.1, 1.5] } };
+  assert.equal(
+    removalInWords(known, 1),
+    "Without “fine” the logit of good falls by 1.500, from 2.500 to 1.000.",
+  );
+  known.maps.loo[1] = -0.25;
+  assert.match(removalInWords(known, 1), /rises by 0\.250, from 2\.500 to 2\.750/);
 });
 
 Deno.test("a browser that cannot run the model is told why; one with little memory is warned", () => {
@@ -112,6 +131,12 @@ Deno.test("a browser that cannot run the model is told why; one with little memo
   assert.ok(!small.fails && small.line.includes("2 GB") && small.line.includes("200 MB"));
   const old = obstacle({ Worker: able.Worker }, 2e8);
   assert.ok(old.fails && old.line.includes("no WebAssembly"));
+});
+
+Deno.test("r needs three tokens that count: two always lie on a line", () => {
+  assert.ok(Math.abs(rOf([1, 2, 3], [2, 4, 6], null) - 1) < 1e-12);
+  assert.ok(Number.isNaN(rOf([1, 2], [2, 5], null)));
+  assert.ok(Number.isNaN(rOf([9, 1, 2, 9], [1, 2, 5, 1], [false, true, true, false])));
 });
 
 Deno.test("two texts share what they begin and end with, each token once", () => {
