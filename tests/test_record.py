@@ -90,7 +90,7 @@ def test_tokens_have_the_methods_that_are_asked_for_and_no_others() -> None:
     maps = load_run(record.folder / "edge-formula/sst2-companion").maps(sinks, site="word+position")
     assert {*frame} - {"training"} == {"text", "place", "special", "loo", sinks}
     np.testing.assert_array_equal(frame[sinks], np.concatenate(maps))
-    with pytest.raises(lrp.InputError, match="method atnlrp;"):
+    with pytest.raises(lrp.InputError, match="method atnlrp; expected some of attnlrp, cp-lrp, "):
         record.tokens(methods=["attnlrp", "atnlrp"])
     assert {*record.tokens(methods="attnlrp")} - {*frame} == {"attnlrp"}
     with pytest.raises(lrp.InputError, match="got site 'words'"):

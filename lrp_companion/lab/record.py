@@ -304,8 +304,9 @@ def _arrays(part: Any, methods: Collection[str] | None = None) -> Mapping[str, n
         return part
     loo = part.loo()
     columns = {"word": [~special for special in part.specials()], LOO: loo}
+    unknown = {*(methods or ())} - {*part.methods}  # is told beside all that there are
     for name in part.methods:
-        if name != "loo" and (methods is None or name in methods):
+        if name != "loo" and (methods is None or unknown or name in methods):
             columns |= {f"{name}{end}": part.maps(name, site=site) for site, end in ENDS.items()}
     sizes = {"example": part.examples, "tokens": np.array([len(of) for of in loo])}
     return sizes | {name: np.concatenate(of) for name, of in columns.items()}
