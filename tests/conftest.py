@@ -73,6 +73,19 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
+def kept() -> Callable[[str], Path]:
+    """A folder of `training` by its name, with the weights that `make weights` takes from the history."""
+
+    def folder(name: str) -> Path:
+        place = Path(__file__).parents[1] / "training" / name
+        if not any([*place.glob("*.safetensors"), *place.glob("*.npz")]):
+            pytest.skip("this history does not have the weights: make weights")
+        return place
+
+    return folder
+
+
+@pytest.fixture(scope="session")
 def html() -> Path:
     """The built book."""
     if not (HTML / "index.html").is_file():

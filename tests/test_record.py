@@ -20,6 +20,7 @@ from lrp_companion.lab.load import load_run
 from lrp_companion.lab.record import interval, open_record
 from lrp_companion.schema import Protocol
 
+MODEL = "training/wirings/llama"
 RESULTS = Path(__file__).parents[1] / "results"
 
 
@@ -135,21 +136,38 @@ def test_a_record_of_shapley_values_is_told_unit_by_unit() -> None:
 
 
 @pytest.fixture
-def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, str]]:
-    """A release's records on a local server, a cache, and a folder without records."""
+def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model_folder) -> Iterator[tuple[Path, str]]:
+    """A release's records and weights on a local server, a cache, and a folder that has none."""
     pytest.importorskip("pooch", reason="pooch comes with the extra lab")
-    kept = tmp_path / "made" / "results"
+    root = tmp_path / "made"
+    kept = root / "results"
     shutil.copytree(Path(RESULTS, "mnist-plain"), kept / "mnist-plain")
     (kept / "base").mkdir()
     for k in (0, 1):
         for ending in ("npz", "json"):
             shutil.copy(Path(RESULTS, f"base/sst2-seed-{k}-paths.{ending}"), kept / "base")
-    write_release(kept, tmp_path / "release")
+    shutil.copytree(model_folder("llama"), root / MODEL)
+    write_release(root, tmp_path / "release")
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
     monkeypatch.setenv("LRP_COMPANION_CACHE", str(tmp_path / "cache"))
     for address in serve(tmp_path / "release"):
         yield tmp_path / "release", address
+
+
+def test_weights_that_are_not_here_are_fetched_once_and_are_the_same(
+    release, monkeypatch, model_folder
+) -> None:
+    Path(MODEL).mkdir(parents=True)  # as in a checkout
+    shutil.copy(Path(model_folder("llama"), "config.json"), MODEL)
+    with pytest.raises(lrp.SourceError, match="weights are not here.* in a checkout: make weights"):
+        lrp.load_classifier(MODEL)
+    monkeypatch.setenv("LRP_COMPANION_RECORDS", release[1])
+    fetched = lrp.load_classifier(MODEL).card.fingerprint
+    shutil.rmtree(release[0])
+    shutil.rmtree(MODEL)  # as elsewhere
+    again = lrp.load_classifier(f"{MODEL}/").card.fingerprint
+    assert again == fetched == lrp.load_classifier(model_folder("llama")).card.fingerprint
 
 
 def test_a_record_is_fetched_once_and_is_the_same(release, monkeypatch) -> None:

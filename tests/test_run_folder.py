@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import json
 import os
 from pathlib import Path
 
@@ -201,6 +202,9 @@ class TestOwners:
         words = r"another run \(seed: 0 there, 7 now; model: None there, 'x' now\)"
         refused(tmp_path, words, CONFIG | {"seed": 7, "model": "x"}, read=False)
         assert content(tmp_path) == expected(range(2))
+        file = tmp_path / "manifest.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | {"whole in": "commit abc"}))
+        refused(tmp_path, "a record without all of its columns, whole in commit abc", read=False)
 
     def test_files_of_others_are_left_alone(self, tmp_path):
         (tmp_path / "thesis.tex").write_text("")

@@ -147,9 +147,9 @@ def test_the_page_prints_the_record_and_its_table_is_the_stated_one() -> None:
             assert set(table.moved(name)) == stated & set(table.moves[name])
 
 
-def test_a_model_of_the_record_again() -> None:
+def test_a_model_of_the_record_again(kept) -> None:
     table = read(Path(__file__).resolve().parents[1] / "results/symmetries.json")["llama"]
-    clf = load_classifier(str(Path(__file__).resolve().parents[1] / "training/wirings/llama"))
+    clf = load_classifier(kept("wirings/llama"))
     texts = ["not a film of rare grace", "the plot is dull , but the actors are warm"]
     again = symmetries(clf, texts, methods=["attnlrp", "pa-lrp"], names=["grouping of gates"])
     for column, by in again.moves["grouping of gates"].items():

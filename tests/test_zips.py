@@ -13,6 +13,7 @@ import pytest
 import xarray as xr
 from lrp_book import build, zips
 
+from lrp_companion.checks import InputError
 from lrp_companion.lab.record import open_record
 
 CELL = """import json
@@ -78,5 +79,5 @@ def test_what_is_left_of_a_record_has_the_values_of_the_whole(notebook: Path, tm
     xr.testing.assert_identical(cut.curves, whole.curves.sel(pair))
     np.testing.assert_array_equal(cut.layers.sel(AT), whole.layers.sel(AT | {"site": ["word"]}))
     (run,) = cut.parts.values()
-    with pytest.raises(KeyError):
+    with pytest.raises(InputError, match="keeps no sums.* it is whole in commit"):
         run.sums("cp-lrp")

@@ -1,7 +1,8 @@
-"""What travels: a zip for each chapter with the records that it reads, and one for each record of a release.
+"""What travels: a zip for each chapter with the records that it reads, and one for each record and model of a
+release.
 
-`python -m lrp_book.zips FOLDER` writes the second kind and `checksums.txt`, from which `lrp.open_record`
-fetches a record whose checksum it knows, wherever the folder is served.
+`python -m lrp_book.zips FOLDER` writes the second kind and `checksums.txt`, from which `lrp.open_record` and
+`lrp.load_classifier` fetch what it names, wherever the folder is served.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ import numpy as np
 import pyarrow as pa
 
 import lrp_companion
-from lrp_companion.lab.folder import JOB, MANIFEST, Axes, table_bytes
+from lrp_companion.lab.folder import JOB, MANIFEST, WHOLE, Axes, table_bytes
 from lrp_companion.lab.load import SIGN, SIGN_AXES, TextRun
-from lrp_companion.lab.record import CHECKSUMS, archive, open_record
+from lrp_companion.lab.record import open_record
 from lrp_companion.metrics.faithfulness import AXES
 from lrp_companion.schema import mask_label
+from lrp_companion.sources.release import CHECKSUMS, WEIGHTS, archive
 
 PAIR = {"explainer": ["attnlrp", "cp-lrp"]}
 PLAIN = {
@@ -191,7 +193,8 @@ def _cut_run(
                 rows = rows.set_column(rows.column_names.index("after"), "after", after)
             content = table_bytes(rows, run.manifest["key"]).to_pybytes()
         out[place / f"{name}.parquet"] = content
-    manifest = {**run.manifest, "axes": {**run.manifest["axes"], **small}}
+    axes = {**run.manifest["axes"], **small}
+    manifest = {WHOLE: "a checkout or a release", **run.manifest, "axes": axes}
     return out | {place / MANIFEST: json.dumps(manifest).encode()}
 
 
@@ -219,21 +222,27 @@ def name_of(file: Path, records: Path) -> str:
     return (file.parent if run else file.with_suffix("")).relative_to(records).as_posix()
 
 
-def all_records(records: Path) -> Iterator[tuple[str, list[Path]]]:
-    """Every record by its name, with its files."""
-    files = {name_of(file, records): file for file in sorted(records.rglob("*.json"))}
-    yield from ((name, files_of(file)) for name, file in files.items())
+def all_files(root: Path) -> Iterator[tuple[str, list[Path]]]:
+    """Every record of a checkout by its name, with its files, and every model whose weights are here."""
+    records = root / "results"
+    for name, file in {name_of(file, records): file for file in sorted(records.rglob("*.json"))}.items():
+        yield name, files_of(file)
+    for folder, name in WEIGHTS.items():
+        if any((root / folder).glob("*.safetensors")):
+            yield name, sorted((root / folder).iterdir())
 
 
-def write_release(records: Path, target: Path) -> Path:
-    """Write a zip for each record and the checksums of all; the same records give the same bytes."""
+def write_release(root: Path, target: Path) -> Path:
+    """Write a zip for each record and model of a checkout, and the checksums of all; the same files give the
+    same bytes.
+    """
     target.mkdir(parents=True, exist_ok=True)
     lines = []
-    for name, files in all_records(records):
+    for name, files in all_files(root):
         made = target / archive(name)
         with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as bundle:
             for path in files:
-                entry = zipfile.ZipInfo(path.relative_to(records).as_posix())
+                entry = zipfile.ZipInfo(path.relative_to(root).as_posix())
                 bundle.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
         lines.append(f"{made.name} sha256:{hashlib.sha256(made.read_bytes()).hexdigest()}\n")
     (target / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
@@ -243,4 +252,9 @@ def write_release(records: Path, target: Path) -> Path:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m lrp_book.zips", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    print(write_release(Path(__file__).resolve().parents[2] / "results", parser.parse_args().folder))
+    root, folder = Path(__file__).resolve().parents[2], parser.parse_args().folder
+    if missing := {*WEIGHTS} - {
+        str(path.parent.relative_to(root)) for path in root.glob("training/*/*/*.safetensors")
+    }:
+        parser.error(f"run make weights first; here are none of {', '.join(sorted(missing))}")
+    print(write_release(root, folder))

@@ -30,6 +30,8 @@ from lrp_companion.schema import STATISTICS, TARGET_CHOICES, TOKEN_CHOICES
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+WHOLE = "whole in"
+"""In the manifest of a record that was cut to what is read: where all of it stands."""
 JOB = "job"  # the column that says which job a row belongs to
 SHARDS = "shards"
 
@@ -140,9 +142,10 @@ def _check(place: Path, config: Mapping[str, Any]) -> None:
     """Refuse a folder that holds another run, or files that no run has made."""
     held = ""
     if (place / MANIFEST).is_file():
-        known = read_manifest(place)["config"]
-        pairs = _changed((), known, config)
-        held = f"another run ({'; '.join(pairs)})" if pairs else ""
+        known = read_manifest(place)
+        pairs = _changed((), known["config"], config)
+        cut = f"a record without all of its columns, whole in {known[WHOLE]}" if WHOLE in known else ""
+        held = f"another run ({'; '.join(pairs)})" if pairs else cut
     else:
         names = sorted(file.name for file in place.iterdir() if file.suffix != ".part")
         others = [name for name in names if name != SHARDS and not name.startswith(".")]

@@ -26,6 +26,7 @@ from lrp_companion.lab.folder import (
     MANIFEST,
     OWN_TASK,
     SUMS,
+    WHOLE,
     Axes,
     Tables,
     points,
@@ -52,6 +53,8 @@ MAPS = MAP_CHOICES[:2]
 """Maps that can differ in r: the third is the first, divided by a positive number."""
 SIGN, SIGN_AXES = "sign", ("site", "tokens", "target", "removal")
 """The column that has `TextRun.signs` in a record that was cut, in place of sums, and its axes."""
+KEPT = {"map": "maps", "after": "LOO maps", "sum": "sums"}
+"""What a column holds that a run may lack."""
 _T = TypeVar("_T")
 
 
@@ -200,14 +203,11 @@ class TextRun(Run):
 
     def sums(self, explanation: Explanation) -> xr.DataArray:
         """Sum R of every map, with the axes example, site, tokens and target."""
-        return SUMS.read(self._column(explanation, "sum"))
+        return SUMS.read(self._if_kept(explanation, "sum"))
 
     def maps(self, method: str, *, site: str = "word") -> list[np.ndarray]:
         """Maps (T,) of the logit at a site, special tokens included; of a run with --keep-maps."""
-        if "map" not in self.tables.columns(self._table(method)):
-            got, hint = f"{self.name}, which keeps no maps", "run it again with that, and --loo-from this run"
-            raise InputError("Run.maps", got=got, expected="a run with --keep-maps", hint=hint)
-        rows = self._column(method, "map").to_pylist()
+        rows = self._if_kept(method, "map").to_pylist()
         stacked = [np.array(values).reshape(len(EMBEDDING_PARTS), -1) for values in rows]
         parts = (zip(EMBEDDING_PARTS, of, strict=True) for of in stacked)
         return [scores_at({k: part for k, part in of if not np.isnan(part).any()}, site) for of in parts]
@@ -235,7 +235,7 @@ class TextRun(Run):
         """LOO of each example, (removal, target, T)."""
         removals = len(self.manifest["axes"]["removal"])
         multi_label = self.manifest["model"].get("problem_type") == MULTI_LABEL
-        columns = (self._column("examples", name).to_pylist() for name in ("after", "tokens", "target"))
+        columns = (self._if_kept("examples", name).to_pylist() for name in ("after", "tokens", "target"))
         return [
             loo_maps(np.array(after).reshape(removals, tokens + 1, -1), target, multi_label=multi_label)
             for after, tokens, target in zip(*columns, strict=True)
@@ -252,13 +252,21 @@ class TextRun(Run):
         total, size = (xr.DataArray(np.array(each)[:, :, k], coords, ["example", *coords]) for k in (0, 1))
         return total, size
 
-    def _table(self, explanation: Explanation) -> str:
-        return "methods" if isinstance(explanation, str) else "masks"
+    def _table(self, of: Explanation) -> str:
+        return "examples" if of == "examples" else "methods" if isinstance(of, str) else "masks"
 
     def _column(self, of: Explanation, column: str) -> pa.ChunkedArray:
         """A column of the table "examples", or of an explanation, by the examples in their order."""
-        name = "examples" if of == "examples" else self._table(of)
-        return self.tables.column(name, column).take(self.rows(of))
+        return self.tables.column(self._table(of), column).take(self.rows(of))
+
+    def _if_kept(self, of: Explanation, column: str) -> pa.ChunkedArray:
+        """A column that not every run keeps."""
+        if column not in self.tables.columns(self._table(of)):
+            whole = f"it is whole in {self.manifest[WHOLE]}" if WHOLE in self.manifest else ""
+            hint = whole or "run it again with --keep-maps, and --loo-from this run"
+            got = f"{self.name}, which keeps no {KEPT[column]}"
+            raise InputError("Run", got=got, expected=f"a run with its {KEPT[column]}", hint=hint)
+        return self._column(of, column)
 
     def rows(self, of: Explanation) -> np.ndarray:
         """Where the examples, or the explanations of one kind of them, stand in their table."""
@@ -266,7 +274,7 @@ class TextRun(Run):
         return self.once(("rows", layers), lambda: self._rows(layers))
 
     def _rows(self, of: str | frozenset[int]) -> np.ndarray:
-        name = "examples" if of == "examples" else self._table(of)
+        name = self._table(of)
         jobs = self.tables.column(name, JOB).to_numpy()
         kept = np.isin(jobs, self.examples)
         if name == "methods":

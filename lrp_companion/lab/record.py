@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
-import hashlib
 import json
 import os
 from collections.abc import Callable, Collection, Mapping
@@ -16,12 +14,13 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from lrp_companion.checks import InputError, SourceError, choose, extra
+from lrp_companion.checks import InputError, SourceError, choose
 from lrp_companion.lab.load import MAPS, AnswerRun, AnyRun, Run, TextRun, load_run, nearby
 from lrp_companion.metrics import bootstrap_mean
 from lrp_companion.metrics.faithfulness import cross_correlation
 from lrp_companion.metrics.statistics import bootstrap_columns, mean_over
 from lrp_companion.schema import AXIS_OPTIONS, TOKEN_CHOICES, mask_label, masks_on_paths
+from lrp_companion.sources.release import ADDRESS, fetched
 
 NAMES = {
     "sst2-12": "sst2-companion",
@@ -30,9 +29,6 @@ NAMES = {
     "imdb-6": "imdb-companion-6-seed-1",
 }
 """Short names of the runs on whole data sets: data and layers."""
-RECORDS, CACHE = "LRP_COMPANION_RECORDS", "LRP_COMPANION_CACHE"
-"""Variables: the address that records are fetched from, and the folder where they are kept."""
-CHECKSUMS = "checksums.txt"
 LOO = "loo attention-mask"
 COUNTED = {"words": "no-special", "no-first": "no-first", "all": "all"}
 STATISTICS = ("pearson", "spearman")
@@ -167,11 +163,11 @@ def open_record(name: str, *, results: str | os.PathLike[str] = "results", addre
     parts = _parts(folder, path)
     if not parts and (Path(path) / "manifest.json").is_file():
         folder, parts = Path(), {path: load_run(path)}
-    if not parts and (address := address or os.environ.get(RECORDS, "")):
-        folder = _fetched(path, address)
+    if not parts and (address := address or os.environ.get(ADDRESS, "")):
+        folder = fetched(path, address) / "results"
         parts = _parts(folder, path)
     if not parts:
-        no_address = "" if address else f", and {RECORDS} names no address to fetch it from"
+        no_address = "" if address else f", and {ADDRESS} names no address to fetch it from"
         got, expected = f"{name!r}, not in {folder}{no_address}", "a record, such as sst2-12"
         hint = "keep a chapter's notebook beside its zip's results; in a checkout results/README.md lists all"
         raise SourceError("open_record", got=got, expected=expected, hint=hint)
@@ -194,24 +190,6 @@ def _matching(folder: Path, pattern: str) -> list[str]:
     runs = [path.parent for path in folder.glob(f"{pattern}/manifest.json")]
     arrays = [path.with_suffix("") for path in folder.glob(f"{pattern}.npz")]
     return [path.relative_to(folder).as_posix() for path in (*runs, *arrays)]
-
-
-def archive(name: str) -> str:
-    """The file of a release that holds a record."""
-    return f"{name.replace('/', '--')}.zip"
-
-
-def _fetched(pattern: str, address: str) -> Path:
-    """The folder with the records of an address that match, fetched unless they were."""
-    with extra("open_record"):
-        import pooch
-    cache = os.environ.get(CACHE) or pooch.os_cache("lrp-companion")
-    place = Path(cache, hashlib.sha256(address.encode()).hexdigest()[:12])
-    release = pooch.create(place, f"{address.rstrip('/')}/", registry={CHECKSUMS: None})
-    release.load_registry(release.fetch(CHECKSUMS))
-    for file in fnmatch.filter(release.registry_files, archive(pattern)):
-        release.fetch(file, processor=pooch.Unzip(extract_dir="results"))
-    return Path(release.path) / "results"
 
 
 def interval(values: Any) -> Any:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lrp_companion.checks import InputError, SourceError, choose, extra, shown
+from lrp_companion.sources import release
 from lrp_companion.sources.dataset import SUFFIXES, Dataset, own_dataset
 
 if TYPE_CHECKING:
@@ -386,6 +387,11 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
     folders, path = embedded_folders(), Path(text).expanduser()
     if text in folders:
         return Place(text, str(folders[text]), "embedded", revision)
+    if path.as_posix() in release.WEIGHTS and not any(path.glob("*.safetensors")):
+        if not (address := os.environ.get(release.ADDRESS)):
+            hint = f"in a checkout: make weights; elsewhere set {release.ADDRESS} to a release's address"
+            raise _missing(f"{text!r}, whose weights are not here", hint)
+        path = release.fetched(release.WEIGHTS[path.as_posix()], address) / path
     if text.strip() and path.is_dir():
         files = sorted(path.glob(f"*{PACKED}"))
         packed = files[0].name if len(files) == 1 and not any(path.glob("*.safetensors")) else None
