@@ -21,7 +21,6 @@ from lrp_book.sphinx import your_sentence
 
 NOTEBOOKS = sorted((build.ROOT / "notebooks").glob("*.ipynb"))
 ALL = [*NOTEBOOKS, *sorted((build.ROOT / "notebooks" / "exercises").glob("*.ipynb"))]
-every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 ABSOLUTE_PATH = re.compile(r"(?<![\w:/.<])/(home|root|tmp|usr|opt|work|Users|var|private)/|\b[A-Z]:\\\\")
 
 
@@ -29,18 +28,13 @@ def code_cells(path: Path) -> list[nbformat.NotebookNode]:
     return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
 
 
-@every_notebook
-def test_committed_notebook_is_valid_and_was_run_from_top_to_bottom(path: Path) -> None:
-    nbformat.validate(nbformat.read(path, as_version=4))
-    cells = code_cells(path)
-    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
-
-
-@every_notebook
-def test_committed_outputs_hold_no_error_stderr_path_or_widget(path: Path) -> None:
-    notebook = nbformat.read(path, as_version=4)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_committed_notebook_was_run_whole_and_holds_no_error_stderr_path_or_widget(path: Path) -> None:
+    notebook, cells = nbformat.read(path, as_version=4), code_cells(path)
+    nbformat.validate(notebook)
     assert not {"widgets", "papermill"} & notebook.metadata.keys()
-    for cell in code_cells(path):
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    for cell in cells:
         for output in cell.outputs:
             assert output.output_type != "error" and output.get("name") != "stderr", output
             assert not [kind for kind in output.get("data", {}) if "widget" in kind], output
@@ -79,10 +73,8 @@ def project(tmp_path: Path) -> Path:
     for folder in ("book", "notebooks"):
         (tmp_path / folder).mkdir()
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    nbformat.write(
-        nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel}),
-        tmp_path / "notebooks" / "tiny.ipynb",
-    )
+    tiny = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    nbformat.write(tiny, tmp_path / "notebooks" / "tiny.ipynb")
     shutil.copy(build.ROOT / "_config.yml", tmp_path)
     for name in ("logo.svg", "references.bib"):
         shutil.copy(build.ROOT / "book" / name, tmp_path / "book")
@@ -125,9 +117,8 @@ def test_notebooks_run_side_by_side_and_a_failure_stops_what_has_not_begun(proje
         shutil.copy(tiny, project / "notebooks" / f"{name}.ipynb")
     change(project / "notebooks" / "b.ipynb", "print(os.environ['OMP_NUM_THREADS'])")
     build.refresh(project)
-    assert [
-        printed(project / "notebooks" / f"{name}.ipynb").splitlines()[0] for name in ("a", "b", "tiny", "z")
-    ] == ["20 a None"] * 4
+    said = [printed(project / "notebooks" / f"{name}.ipynb") for name in ("a", "b", "tiny", "z")]
+    assert all(text.startswith("20 a None\n") for text in said)
     assert int(printed(project / "notebooks" / "b.ipynb").splitlines()[1]) >= 1
     monkeypatch.setattr(build, "AT_ONCE", 1)
     change(project / "notebooks" / "b.ipynb", "1 / 0")
@@ -141,16 +132,15 @@ def test_key_changes_with_every_input(project: Path) -> None:
     notebook, package = project / "notebooks" / "tiny.ipynb", project / "package"
     package.mkdir()
     (package / "rules.py").write_text("half = 0.5\n")
-    keys = [
-        build.source_key(notebook, {}, packages=[package]),
-        build.source_key(notebook, {"limit": 3}, packages=[package]),
-    ]
+
+    def key(**given: int) -> str:
+        return build.source_key(notebook, given, packages=[package])
+
+    keys = [key(), key(limit=3)]
     (package / "rules.py").write_text("half = 1.0\n")
-    keys.append(build.source_key(notebook, {}, packages=[package]))
+    keys.append(key())
     change(notebook, "print(1)")
-    keys.append(build.source_key(notebook, {}, packages=[package]))
-    assert len(set(keys)) == 4
-    assert build.source_key(notebook, {}, packages=[package]) == keys[-1]
+    assert len({*keys, key()}) == 4 and key() == key()
 
 
 def test_a_run_on_data_from_outside_is_never_used_again(project, monkeypatch):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from lrp_book.zips import cut
 from tiny_models import build, save
 
 from lrp_companion.checks import InputError
@@ -84,8 +86,6 @@ def test_the_papers_numbers_stand_beside_its_data_only(tmp_path: Path) -> None:
 
 
 def test_the_fingerprints_are_those_of_the_committed_runs() -> None:
-    import json
-
     for name, task in (("sst2-companion", "sst2"), ("imdb-companion", "imdb"), ("mnist-plain", "mnist")):
         file = Path(__file__).parent.parent / "results" / name / "manifest.json"
         assert json.loads(file.read_text())["config"]["data"] == FINGERPRINTS[task]
@@ -101,6 +101,20 @@ def test_a_run_goes_on_from_another_name_of_the_same_data_only(tmp_path: Path) -
         execute(TextJobs(clf, other, **FEW), tmp_path / "run", progress=False)
     with pytest.raises(InputError, match="LOO from .* with name first"):
         TextJobs(clf, other, **FEW, loo_from=tmp_path / "run")
+
+
+def test_loo_of_a_record_that_was_cut_is_that_of_the_removals_that_it_keeps(tmp_path: Path) -> None:
+    clf, removals = load_classifier(*build("bert", labels=3)), ["attention-mask", "delete"]
+    data = load_dataset(COLUMNS, text="text", label="label", title="first")
+    execute(TextJobs(clf, data, **FEW), tmp_path / "run", progress=False)
+    whole = TextJobs(clf, data, removals=removals, loo_from=tmp_path / "run", **FEW).known
+    for path, content in cut(tmp_path, "run", "examples.*", {"removal": removals}).items():
+        path.write_bytes(content) if content else path.unlink()
+    again = TextJobs(clf, data, removals=removals, loo_from=tmp_path / "run", **FEW).known
+    for job, row in whole.items():
+        np.testing.assert_array_equal(again[job]["after"], row["after"])
+    with pytest.raises(InputError, match=r"with removals \['attention-mask', 'delete'\]"):
+        TextJobs(clf, data, loo_from=tmp_path / "run", **FEW)
 
 
 def test_a_run_on_pairs_is_what_attribute_gives(tmp_path: Path) -> None:

@@ -190,14 +190,11 @@ class TestTelling:
         # the one text that the other run does not hold
         assert set(asked) == {data.texts[data.order(LIMIT + 1, seed=0)[LIMIT]]}
         assert rows(tmp_path / "other") == rows(tmp_path / "run")
-        (manifest, tables), (known, known_tables) = (
-            read_folder(path) for path in (tmp_path / "other", whole)
-        )
+        manifest, tables = read_folder(tmp_path / "other")
+        known, known_tables = read_folder(whole)
         assert manifest["loo from"] == known["key"] and "loo from" not in known
         taken = set(known_tables["examples"]["job"].to_pylist())
-        for row in tables[
-            "examples"
-        ].to_pylist():  # how long it took elsewhere says nothing of the methods here
+        for row in tables["examples"].to_pylist():  # how long it took elsewhere is not told
             assert all((second > 0) != (row["job"] in taken) for second in row["seconds"])
 
     def test_fewer_removals_and_targets_are_a_part_of_the_whole(self, model, whole, tmp_path):

@@ -148,16 +148,20 @@ class TextJobs(Jobs):
         config, needed = manifest["config"], ["task", "name", "labels", *identity(self.clf, self.data, 0)]
         needed = [name for name in needed if name not in ("source", "seed", "model")]
         wrong = [name for name in needed if config.get(name) != self.config.get(name)]
-        wrong += [] if set(self.removals) <= set(config.get("removals", ())) else ["removals"]
+        examples = tables.get("examples")
+        whole = examples is None or "after" in examples.column_names
+        kept = manifest.get("axes", {}).get("removal", ()) if whole else ()  # a record may have been cut
+        wrong += [] if set(self.removals) <= set(kept) else ["removals"]
         if wrong:
-            got = ", ".join(f"{name} {config.get(name)}" for name in wrong)
+            had = config | {"removals": kept}
+            got = ", ".join(f"{name} {had.get(name)}" for name in wrong)
             expected = ", ".join(f"{name} {self.config.get(name)}" for name in wrong)
             hint = "leave out --loo-from, then LOO is computed"
             raise InputError("run", got=f"LOO from {folder} with {got}", expected=expected, hint=hint)
-        places = [config["removals"].index(name) for name in self.removals]
+        places = [kept.index(name) for name in self.removals]
         known: dict[int, dict[str, Any]] = {}
-        for row in tables["examples"].to_pylist() if "examples" in tables else ():
-            after = np.array(row["after"]).reshape(len(config["removals"]), -1)[places]
+        for row in examples.to_pylist() if examples is not None else ():
+            after = np.array(row["after"]).reshape(len(kept), -1)[places]
             known[row[JOB]] = {"tokens": row["tokens"], "after": after.ravel()}
         return known, manifest["key"]
 
