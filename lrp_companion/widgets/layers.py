@@ -359,9 +359,11 @@ class LiveSentence(ipywidgets.VBox):
 
     def run(self) -> None:
         """Explain the sentence in the text box; an error is shown below, and the widget stays the same."""
-        if not self.text.value.strip() or self.text.value == self._last:
+        if self.text.value == self._last:
             return  # a click also takes the focus from the box, which then reports the same text
-        self._last = self.text.value
+        self._last, self.said.value = self.text.value, ""
+        if not self._last.strip():
+            return
         self.button.disabled, self.said.value = True, "Computing ..."
         self.widget.add_class("lrp-stale")
         try:
