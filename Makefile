@@ -53,15 +53,15 @@ student: $(VENV)/book.stamp
 # tests/test_executed.py compares what `make book` executed with the stored outputs. nbval itself executes what is short, on the
 # embedded default: it is never shown a data folder.
 test: $(VENV)/dev.stamp
-	@$(MAKE) --no-print-directory weights || echo "This history does not have the weights: tests that need them skip."
+	@$(MAKE) --no-print-directory weights || echo "Tests that need the weights skip."
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --doctest-modules lrp_companion book/lrp_book book/lrp_exercises tests
 	env -u LRP_COMPANION_DATA OMP_NUM_THREADS=$${OMP_NUM_THREADS:-1} $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
 	  --nbval --nbval-current-env --nbval-sanitize-with tests/sanitize.cfg notebooks/01_product_counterexample.ipynb notebooks/exercises
 
 # The weights of small models that no chapter loads (52 MB): they stand in the history, last in this commit.
 WEIGHTS := 9c974739
-weights: training/wirings/targets/targets.npz
-training/wirings/targets/targets.npz:
+weights:
+	@git cat-file -e $(WEIGHTS)^{commit} 2>/dev/null || { echo "No commit $(WEIGHTS) here, which has the weights: in a clone without its history run git fetch --unshallow, or take them from a release" >&2; exit 1; }
 	@files=$$(git ls-tree -r --name-only $(WEIGHTS) training | grep -E '[.](safetensors|npz)$$') && git archive $(WEIGHTS) $$files | tar -x
 
 # The three sessions, played in a browser from the built decks as their notes say.

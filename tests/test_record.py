@@ -30,10 +30,8 @@ def test_r_of_a_run_is_what_the_run_says() -> None:
     found = record.r.sel({**vars(at), "explainer": "cp-lrp"})
     np.testing.assert_array_equal(found, run.r("cp-lrp", at))
     at = {"site": "word", "tokens": "all", "removal": "attention-mask", "target": "logit"}
-    bypassed, cp = (
-        record.layers.sel(bypassed="1 to 12", **at),
-        record.r.sel(explainer="cp-lrp", map="raw", **at),
-    )
+    bypassed = record.layers.sel(bypassed="1 to 12", **at)
+    cp = record.r.sel(explainer="cp-lrp", map="raw", **at)
     np.testing.assert_allclose(bypassed, cp.sel(statistic="pearson"), atol=1e-4)
 
 
@@ -45,14 +43,8 @@ def test_r_of_maps_by_plain_pandas(name: str, statistic: str) -> None:
     first = tokens[tokens.text < 12]
     words = first[~first.special].groupby("text")
     plain = words.apply(lambda of: of.attnlrp.corr(of.loo, method=statistic))
-    at = {
-        "explainer": "attnlrp",
-        "site": "word",
-        "tokens": "no-special",
-        "statistic": statistic,
-        "map": "raw",
-    }
-    r = record.r.sel({**at, "removal": "attention-mask"})
+    at = {"explainer": "attnlrp", "site": "word", "tokens": "no-special", "map": "raw"}
+    r = record.r.sel({**at, "removal": "attention-mask", "statistic": statistic})
     r = r.sel(target="logit") if "target" in r.dims else r
     np.testing.assert_allclose(r.sel(text=plain.index), plain, atol=1e-5)
 
@@ -76,10 +68,8 @@ def test_trainings_are_one_axis_and_an_interval_takes_them_in() -> None:
     record = open_record("base/sst2-seed-*-paths", results=RESULTS)
     gain = record.layers.sel(bypassed="1 to 12") - record.layers.sel(bypassed="none")
     assert record.layers.sizes["training"] == 3
-    over = interval(gain.sel(site="word", tokens="no-special", statistic="pearson"))
-    assert over.mean == pytest.approx(
-        float(gain.sel(site="word", tokens="no-special", statistic="pearson").mean()), abs=1e-6
-    )
+    words = gain.sel(site="word", tokens="no-special", statistic="pearson")
+    assert interval(words).mean == pytest.approx(float(words.mean()), abs=1e-6)
     assert interval(gain)["mean"].dims == ("site", "tokens", "statistic")
 
 
@@ -98,6 +88,19 @@ def test_tokens_have_the_methods_that_are_asked_for_and_no_others() -> None:
         record.tokens(site="words")
 
 
+def test_what_a_record_lacks_is_told_with_where_it_is() -> None:
+    record = open_record("trainings/imdb-companion-6-short-seed-0", results=RESULTS)
+    (run,) = record.parts.values()
+    for asked, words in (
+        (run.loo, "keeps no LOO maps.* it is whole in commit"),
+        (record.tokens, "keeps no maps.* run it again with --keep-maps"),
+        (lambda: record.layers, "has no masks.* --masks paths"),
+        (lambda: run.r([2, 3]), r"layers \[2, 3\].* --masks paths"),
+    ):
+        with pytest.raises(lrp.InputError, match=words):
+            asked()
+
+
 def test_a_record_that_is_not_there_is_told() -> None:
     with pytest.raises(lrp.SourceError, match=r"sst2-13.*README"):
         lrp.open_record("sst2-13", results=RESULTS)
@@ -107,11 +110,8 @@ def test_what_the_figures_are_made_from_is_in_them() -> None:
     values = xr.DataArray(np.arange(24.0).reshape(2, 3, 4), dims=["site", "explainer", "text"])
     means = interval(values.assign_coords(site=["word", "all"], explainer=["loo", "attnlrp", "mine"]))
     panel = show.dots(means, title="Dots").axes[0]
-    assert sorted(line.get_xdata()[0] for line in panel.lines if line.get_markersize() == 7) == [
-        1.5,
-        5.5,
-        9.5,
-    ]
+    dots = [line.get_xdata()[0] for line in panel.lines if line.get_markersize() == 7]
+    assert sorted(dots) == [1.5, 5.5, 9.5]
     assert [text.get_text() for text in panel.get_yticklabels()] == ["LOO", "AttnLRP", "mine"]
     drawn = show.lines(means, levels={"here": interval([1.0, 2.0])}).axes[0]
     assert [len(line.get_ydata()) for line in drawn.lines] == [3, 3, 2]
@@ -166,7 +166,7 @@ def test_weights_that_are_not_here_are_fetched_once_and_are_the_same(
     fetched = lrp.load_classifier(MODEL).card.fingerprint
     shutil.rmtree(release[0])
     shutil.rmtree(MODEL)  # as elsewhere
-    again = lrp.load_classifier(f"{MODEL}/").card.fingerprint
+    again = lrp.load_classifier(Path(MODEL).resolve()).card.fingerprint
     assert again == fetched == lrp.load_classifier(model_folder("llama")).card.fingerprint
 
 

@@ -253,8 +253,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m lrp_book.zips", description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     root, folder = Path(__file__).resolve().parents[2], parser.parse_args().folder
-    if missing := {*WEIGHTS} - {
-        str(path.parent.relative_to(root)) for path in root.glob("training/*/*/*.safetensors")
-    }:
-        parser.error(f"run make weights first; here are none of {', '.join(sorted(missing))}")
+    if missing := [of for of in WEIGHTS if not any((root / of).glob("*.safetensors"))]:
+        parser.error(f"run make weights first; here are none of {', '.join(missing)}")
     print(write_release(root, folder))

@@ -257,13 +257,15 @@ class TextRun(Run):
 
     def _column(self, of: Explanation, column: str) -> pa.ChunkedArray:
         """A column of the table "examples", or of an explanation, by the examples in their order."""
-        return self.tables.column(self._table(of), column).take(self.rows(of))
+        rows = self.rows(of)
+        return self.tables.column(self._table(of), column).take(rows)
 
     def _if_kept(self, of: Explanation, column: str) -> pa.ChunkedArray:
         """A column that not every run keeps."""
         if column not in self.tables.columns(self._table(of)):
-            whole = f"it is whole in {self.manifest[WHOLE]}" if WHOLE in self.manifest else ""
-            hint = whole or "run it again with --keep-maps, and --loo-from this run"
+            cut = WHOLE in self.manifest and column != "map"
+            again = "run it again with --keep-maps, and --loo-from this run"
+            hint = f"it is whole in {self.manifest[WHOLE]}" if cut else again
             got = f"{self.name}, which keeps no {KEPT[column]}"
             raise InputError("Run", got=got, expected=f"a run with its {KEPT[column]}", hint=hint)
         return self._column(of, column)
@@ -275,15 +277,15 @@ class TextRun(Run):
 
     def _rows(self, of: str | frozenset[int]) -> np.ndarray:
         name = self._table(of)
+        if not isinstance(of, str) and of not in self.masks:
+            got, hint = f"layers {sorted(of)}", "run it with --masks paths"
+            raise InputError("Run", got=got, expected="a mask on the paper's paths", hint=hint)
         jobs = self.tables.column(name, JOB).to_numpy()
         kept = np.isin(jobs, self.examples)
         if name == "methods":
             method = choose("Run", "method", of, self.methods)
             kept &= pc.equal(self.tables.column(name, "method"), method).to_numpy(zero_copy_only=False)
-        elif name == "masks":
-            if of not in self.masks:
-                got, hint = f"layers {sorted(of)}", "run it with --masks paths"
-                raise InputError("Run", got=got, expected="a mask on the paper's paths", hint=hint)
+        elif not isinstance(of, str):
             kept &= self.tables.column(name, "mask").to_numpy() == mask_number(of)
         rows = np.flatnonzero(kept)
         return rows[np.argsort(jobs[rows], kind="stable")]

@@ -127,7 +127,9 @@ class Record:
 
     def _layers_of(self, part: Any) -> xr.DataArray:
         if isinstance(part, TextRun):
-            masks = {mask_label(mask): mask for mask in part.masks}
+            if not (masks := {mask_label(mask): mask for mask in part.masks}):
+                got, hint = f"{part.name}, which has no masks", "run it with --masks paths"
+                raise InputError("Record.layers", got=got, expected="a run with masks of layers", hint=hint)
             r = part.agreement(masks).sel(statistic="pearson", map="raw", drop=True)
             return r.rename(explainer="bypassed", example="text")
         of, order = self.config["config"], np.argsort(part["example"])
@@ -280,12 +282,13 @@ def _arrays(part: Any, methods: Collection[str] | None = None) -> Mapping[str, n
     """The maps of a run, or those of some methods, as a `.npz` file has them."""
     if isinstance(part, Mapping):
         return part
-    loo = part.loo()
-    columns = {"word": [~special for special in part.specials()], LOO: loo}
     unknown = {*(methods or ())} - {*part.methods}  # is told beside all that there are
+    maps: dict[str, list[np.ndarray]] = {}
     for name in part.methods:
         if name != "loo" and (methods is None or unknown or name in methods):
-            columns |= {f"{name}{end}": part.maps(name, site=site) for site, end in ENDS.items()}
+            maps |= {f"{name}{end}": part.maps(name, site=site) for site, end in ENDS.items()}
+    loo = part.loo()
+    columns = {"word": [~special for special in part.specials()], LOO: loo} | maps
     sizes = {"example": part.examples, "tokens": np.array([len(of) for of in loo])}
     return sizes | {name: np.concatenate(of) for name, of in columns.items()}
 

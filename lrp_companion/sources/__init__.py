@@ -338,7 +338,8 @@ EMBEDDED_FOLDER = Path(__file__).parent.parent / "embedded"
 MODEL_PACKAGE, DEFAULT = "lrp_companion_model", "companion"
 BASE = "base"
 """The name of the classifier that is an adapter of `BASE_ID`."""
-CHECKOUT = Path(__file__).parents[2] / "training" / "base" / "sst2-imdb-seed-0"
+ROOT = Path(__file__).parents[2]
+CHECKOUT = ROOT / "training" / "base" / "sst2-imdb-seed-0"
 CONFIG, ADAPTER, PACKED = "config.json", "adapter_config.json", ".gguf"
 PACKAGE_HINT = "install it: pip install lrp-companion-model"
 
@@ -387,11 +388,12 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
     folders, path = embedded_folders(), Path(text).expanduser()
     if text in folders:
         return Place(text, str(folders[text]), "embedded", revision)
-    if path.as_posix() in release.WEIGHTS and not any(path.glob("*.safetensors")):
+    places = {(root / of).resolve(): of for of in release.WEIGHTS for root in (Path(), ROOT)}
+    if (of := places.get(path.resolve())) and not any(path.glob("*.safetensors")):
         if not (address := os.environ.get(release.ADDRESS)):
             hint = f"in a checkout: make weights; elsewhere set {release.ADDRESS} to a release's address"
             raise _missing(f"{text!r}, whose weights are not here", hint)
-        path = release.fetched(release.WEIGHTS[path.as_posix()], address) / path
+        path = release.fetched(release.WEIGHTS[of], address) / of
     if text.strip() and path.is_dir():
         files = sorted(path.glob(f"*{PACKED}"))
         packed = files[0].name if len(files) == 1 and not any(path.glob("*.safetensors")) else None

@@ -15,12 +15,13 @@ CHECKSUMS = "checksums.txt"
 WEIGHTS = {
     f"training/{name}": f"weights/{name}"
     for name in (
-        *(f"base/sst2-seed-{seed}" for seed in range(3)),
+        "vit",
+        *(f"base/{name}" for name in ("sst2-imdb-seed-0", "sst2-seed-0", "sst2-seed-1", "sst2-seed-2")),
         *(f"planted/{wiring}" for wiring in ("llama", "post-ln-first")),
         *(f"wirings/{wiring}" for wiring in ("gpt2", "llama", "modernbert", "post-ln-first", "post-ln-mean")),
     )
 }
-"""Folders of models whose weights a checkout has in its history alone, and their names in a release."""
+"""Folders of models, and their names in a release; a checkout has most weights in its history alone."""
 
 
 def archive(name: str) -> str:
