@@ -86,8 +86,8 @@ def picked_note() -> str:
         ]
     )
     return (
-        f"Both sentences were picked, one for each rule, from the {len(gaps)} reviews that we wrote. On "
-        f"these AttnLRP's r (Pearson, words only) is higher in {int((gaps < 0).sum())}; in "
+        f"Both sentences were picked, one for each rule, from the {len(gaps)} reviews that we wrote. Of "
+        f"the {len(gaps)}, AttnLRP's r (Pearson, words only) is higher in {int((gaps < 0).sum())}; in "
         f"{int((abs(gaps) < 0.2).sum())} the two differ by less than 0.2."
     )
 

@@ -192,7 +192,7 @@ function render({ model, el }) {
     const ahead = verdict.indexOf("ahead"), level = verdict[0] === "level";
     const apart = `Neither is ahead (less than ${say(data.margin)} apart). `;
     const who = level ? apart : methods[ahead] ? `${methods[ahead]} is ahead. ` : "";
-    const kept = without ? "Only words count." : `${marks} count: marks that the network adds.`;
+    const kept = without ? "Only words count." : `${marks} count: marks added to every text.`;
     note.textContent = who + (marks ? kept : "");
     const each = sides.map(({ paint }, k) => paint(without, ranked, verdict[k]));
     live.say(`${note.textContent} r with LOO: ${each.join(", ")}`);
