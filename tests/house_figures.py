@@ -10,6 +10,7 @@ import ast
 import io
 import json
 import re
+import subprocess
 import sys
 import tokenize
 from collections import Counter
@@ -138,9 +139,7 @@ def figures(root: Path) -> Iterator[tuple[str, str]]:
 def _cells(notebook: Path) -> list[tuple[str, str, set[str]]]:
     """Kind, text and tags of each cell."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    return [
-        (cell["cell_type"], "".join(cell["source"]), set(cell["metadata"].get("tags", []))) for cell in cells
-    ]
+    return [(of["cell_type"], "".join(of["source"]), set(of["metadata"].get("tags", []))) for of in cells]
 
 
 def doors(root: Path) -> Iterator[tuple[str, str]]:
@@ -163,10 +162,10 @@ def doors(root: Path) -> Iterator[tuple[str, str]]:
     yield "lines of the longest code cell", f"{max(len(text.splitlines()) for text, _ in code)}"
     yield "parameters without effect", f"{unused}"
     yield "lines of book/, of book/ and lab", f"{book:,}, {book + sum(map(lines, python(root / LAB))):,}"
-    words = {
-        path.stem[:2]: sum(len(t.split()) for k, t, _ in c if k == "markdown") for path, c in chapters.items()
-    }
-    yield "words of the chapters", ", ".join(f"{name}: {count:,}" for name, count in words.items())
+    words = {path.stem[:2]: " ".join(t for k, t, _ in c if k == "markdown") for path, c in chapters.items()}
+    yield "words of the chapters", ", ".join(f"{name}: {len(text.split()):,}" for name, text in words.items())
+    tree = subprocess.check_output(["git", "-C", root, "ls-tree", "-rl", "HEAD"], text=True).splitlines()
+    yield "checkout without history", f"{sum(int(row.split()[3]) for row in tree) / 1e6:.1f} MB"
 
 
 def main(roots: list[str]) -> None:
