@@ -164,8 +164,13 @@ def doors(root: Path) -> Iterator[tuple[str, str]]:
     yield "lines of book/, of book/ and lab", f"{book:,}, {book + sum(map(lines, python(root / LAB))):,}"
     words = {path.stem[:2]: " ".join(t for k, t, _ in c if k == "markdown") for path, c in chapters.items()}
     yield "words of the chapters", ", ".join(f"{name}: {len(text.split()):,}" for name, text in words.items())
-    tree = subprocess.check_output(["git", "-C", root, "ls-tree", "-rl", "HEAD"], text=True).splitlines()
-    yield "checkout without history", f"{sum(int(row.split()[3]) for row in tree) / 1e6:.1f} MB"
+    yield "checkout without history", f"{sum(sizes(root)) / 1e6:.1f} MB"
+
+
+def sizes(root: Path) -> list[int]:
+    """Bytes of each file of the last commit."""
+    tree = subprocess.check_output(["git", "-C", root, "ls-tree", "-rl", "HEAD"], text=True)
+    return [int(row.split()[3]) for row in tree.splitlines()]
 
 
 def main(roots: list[str]) -> None:

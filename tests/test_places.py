@@ -21,7 +21,9 @@ def test_a_folder_an_embedded_model_and_an_adapter(model_folder, tmp_path: Path)
     assert locate(tmp_path).has(ADAPTER)
 
 
-@pytest.mark.parametrize("name", ["my-modle", "./my-modle", "a/b/c", "", " ", "my modle", "companoin"])
+@pytest.mark.parametrize(
+    "name", ["my-modle", "./my-modle", "a/b/c", "", " ", "my modle", "companoin", "a\0b"]
+)
 def test_a_mistyped_folder_is_no_folder(name: str) -> None:
     with pytest.raises(SourceError, match="which is not a folder.* a hub id is owner/name"):
         locate(name)

@@ -200,12 +200,7 @@ def test_units_of_a_long_text_are_counted(unit: str) -> None:
     """A token in every span: 30,000 of them, which took minutes when each was sought in all."""
     n = 30_000
     text, places = "a. " * n, [(3 * k, 3 * k + 1) for k in range(n)]
-    grouped = units(
-        places if unit == "spans" else unit,
-        tokens=["a"] * n,
-        text=text,
-        offsets=places,
-    )
+    grouped = units(places if unit == "spans" else unit, tokens=["a"] * n, text=text, offsets=places)
     assert len(grouped) == n and grouped.sums(np.arange(float(n))).tolist() == list(map(float, range(n)))
 
 

@@ -105,8 +105,8 @@ checkout by `python3 packaging/build.py WHEELS`.
     jupyter lab
 
 Open the notebook next to this file, beside its results; it comes without outputs and runs in a minute or
-two. A record may hold fewer methods and columns here than its manifest names: what the chapter draws. Whole
-it is in a checkout and in a release. Links to other chapters and pages work in the book.
+two. A record may hold fewer methods and columns here than its manifest names: what the chapter draws. More
+of it is in a checkout and in a release. Links to other chapters and pages work in the book.
 """
 
 

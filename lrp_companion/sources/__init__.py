@@ -388,8 +388,9 @@ def locate(name: str | os.PathLike, revision: str | None = None) -> Place:
     folders, path = embedded_folders(), Path(text).expanduser()
     if text in folders:
         return Place(text, str(folders[text]), "embedded", revision)
-    places = {(root / of).resolve(): of for of in release.WEIGHTS for root in (Path(), ROOT)}
-    if (of := places.get(path.resolve())) and not any(path.glob("*.safetensors")):
+    places = {os.path.abspath(root / of): of for of in release.WEIGHTS for root in (Path(), ROOT)}
+    here = {file.suffix for file in path.glob("*")} if path.is_dir() else set()
+    if (of := places.get(os.path.abspath(path))) and not here & {".safetensors", ".bin", PACKED}:
         if not (address := os.environ.get(release.ADDRESS)):
             hint = f"in a checkout: make weights; elsewhere set {release.ADDRESS} to a release's address"
             raise _missing(f"{text!r}, whose weights are not here", hint)
